@@ -18,6 +18,10 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
 
+# The address of the repository, in the links of what `make wheels` builds. The release workflow sets it; put yours here
+# to release from another machine: docs/releasing.md.
+REPOSITORY ?=
+
 # Two workers begin with half of the tests each, so that files stay together, until one has nothing left.
 FAST := $(PY) -m pytest tests -n 2 --dist worksteal
 # These wait much of the time, so four workers share two cores. Each has brokers and a Spark of its own and takes whole
@@ -75,7 +79,8 @@ docs: $(READY)  ## build/site: the pages of docs/ as a site; a link that leads n
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs --quiet build
 wheels: $(READY)  ## dist/: the sdist and a wheel for each platform, checked (100 MB to download at first)
 	@$(PY) -m pip install --quiet --no-build-isolation --editable '.[wheels]'
-	@$(PY) scripts/build_wheels.py
+	@REPOSITORY='$(REPOSITORY)' $(PY) -m scripts.build_wheels
+	@$(PY) -m twine check --strict dist/*
 	@scripts/try-wheel.sh
 
 format: $(READY)  ## let ruff repair what it can

@@ -1,14 +1,18 @@
-"""Build the wheels that bring the C library, for several platforms on one machine: what `make wheels` runs.
+"""Build the sdist and all wheels on one machine: what `make wheels` runs.
 
 The compiler is zig, from the PyPI package `ziglang`: it knows the C library of every platform in the versions that
-wheels promise.  All wheels come from the sdist, so the sdist has everything that a build needs.  `auditwheel` and
-`mach_o` check that a wheel for Linux or macOS needs no more than its name says.
+wheels promise.  All wheels come from the sdist, so the sdist has everything that a build needs.  `auditwheel`, `elf`
+and `mach_o` check that a wheel for Linux or macOS needs no more than its name says.
+
+The environment variable ``REPOSITORY`` is the address of the repository, for links and for the URLs of the project.
+Without it the files are for a look, and not for an upload.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import struct
@@ -20,6 +24,8 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from scripts.index_page import make_fit
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
@@ -65,25 +71,61 @@ class Platform:
 PLATFORMS = (
     Platform("manylinux_2_17_x86_64", "x86_64-linux-gnu.2.17"),
     Platform("manylinux_2_17_aarch64", "aarch64-linux-gnu.2.17"),
+    Platform("musllinux_1_2_x86_64", "x86_64-linux-musl"),
+    Platform("musllinux_1_2_aarch64", "aarch64-linux-musl"),
     Platform("macosx_11_0_x86_64", "x86_64-macos.11.0"),
     Platform("macosx_11_0_arm64", "aarch64-macos.11.0"),
 )
 
 
-def build_sdist(out: Path) -> Path:
-    """Build the sdist of the work tree into the folder `out`."""
-    _build("--sdist", ROOT, out, {})
+PURE = "any"
+"""The platform in the name of the wheel without the C library."""
+
+_EXTENSION = re.compile(r"^\[\[tool\.setuptools\.ext-modules\]\]\n(?:(?!\[).*\n)*", re.MULTILINE)
+_LIMITED_API = re.compile(r"^\[tool\.distutils\.bdist_wheel\]\n(?:(?!\[).*\n)*", re.MULTILINE)
+
+
+def build_sdist(out: Path, repository: str = "") -> Path:
+    """Build the sdist of the work tree into the folder `out`; with the address of the repository, for a package index."""
+    if repository:
+        with tempfile.TemporaryDirectory() as folder:
+            source = _unpacked(build_sdist(Path(folder)), Path(folder, "source"))
+            make_fit(source, repository, source.name.rpartition("-")[2])
+            _build("--sdist", source, out, {})
+    else:
+        _build("--sdist", ROOT, out, {})
     (sdist,) = out.glob("*.tar.gz")
     return sdist
+
+
+def build_pure_wheel(sdist: Path, out: Path) -> Path:
+    """Build the wheel without the C library into the folder `out`, for platforms that have no other."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = _unpacked(sdist, Path(folder))
+        project = source / "pyproject.toml"
+        text = project.read_text(encoding="utf-8")
+        for table in (_EXTENSION, _LIMITED_API):
+            text, found = table.subn("", text)
+            if not found:
+                raise WheelError(f"pyproject.toml has no table like {table.pattern}")
+        project.write_text(text, encoding="utf-8")
+        _build("--wheel", source, out, {})
+    (wheel,) = out.glob(f"*-{PURE}.whl")
+    return wheel
+
+
+def _unpacked(sdist: Path, folder: Path) -> Path:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    (source,) = (path for path in folder.iterdir() if path.is_dir())
+    return source
 
 
 def build_wheel(sdist: Path, platform: Platform, compiler: Mapping[str, str], out: Path) -> Path:
     """Build a wheel into the folder `out`; `compiler` is the environment to compile in."""
     # Each from a fresh copy: setuptools would take what it finds in build/ for compiled already.
     with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(sdist) as archive:
-            archive.extractall(folder, filter="data")
-        (source,) = Path(folder).iterdir()
+        source = _unpacked(sdist, Path(folder))
         plat_name = f"--config-setting=--build-option=--plat-name={platform.tag}"
         output = _build("--wheel", source, out, compiler, plat_name)
     (wheel,) = out.glob(f"*-{platform.tag}.whl")
@@ -102,11 +144,20 @@ def check(wheel: Path) -> str:
         The C library in it needs more than the name of the wheel says.
     """
     *_, python, abi, tag = wheel.stem.split("-")
+    if tag == PURE:
+        return _check_pure(wheel, python, abi)
     if (python, abi) != ("cp311", "abi3"):
         raise WheelError(f"{wheel.name} is not for every Python from 3.11 on")
     if tag.startswith("macosx"):
         return _check_mach_o(tag, zipfile.ZipFile(wheel).read(LIBRARY))
     return _check_elf(wheel, tag)
+
+
+def _check_pure(wheel: Path, python: str, abi: str) -> str:
+    compiled = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
+    if (python, abi) != ("py3", "none") or compiled:
+        raise WheelError(f"{wheel.name} is not for every platform: {', '.join(compiled) or 'its name says so'}")
+    return "nothing, and reads more slowly"
 
 
 def _check_elf(wheel: Path, tag: str) -> str:
@@ -180,11 +231,14 @@ def main() -> None:
     """Build the sdist and all wheels into dist/, which holds nothing else then, and check them."""
     shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir()
-    sdist = build_sdist(DIST)
+    repository = os.environ.get("REPOSITORY", "")
+    sdist = build_sdist(DIST, repository)
     print(sdist.name)
-    for platform in PLATFORMS:
-        wheel = build_wheel(sdist, platform, platform.compiler(), DIST)
+    wheels = [build_wheel(sdist, platform, platform.compiler(), DIST) for platform in PLATFORMS]
+    for wheel in [*wheels, build_pure_wheel(sdist, DIST)]:
         print(f"{wheel.name}: needs {check(wheel)}")
+    if not repository:
+        print("Not for an upload: links of the README are relative, and there are no project URLs. Set REPOSITORY.")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Install the wheel of dist/ that fits, where there is no compiler, and read with it from an imitated broker.
+# Install the wheel of dist/ that fits, where there is no compiler, and read with it from an imitated broker. Then do the
+# same with the wheel that has no C library.
 #
 #   try-wheel.sh           in a fresh virtual environment, with an empty PATH
 #   try-wheel.sh IMAGE     in a container of an image with python3 of the version that .venv has, and venv
@@ -15,7 +16,10 @@ try='set -eu
 "$python" -m venv "$folder"
 PATH= "$folder/bin/python" -m pip install --quiet --disable-pip-version-check \
     --no-index --no-deps --only-binary :all: --find-links "$dist" pyspark-kafka-group
-PATH= PYTHONPATH="$packages" "$folder/bin/python" "$program"'
+PATH= PYTHONPATH="$packages" "$folder/bin/python" "$program"
+PATH= "$folder/bin/python" -m pip install --quiet --disable-pip-version-check \
+    --no-index --no-deps --force-reinstall "$dist"/*-py3-none-any.whl
+PATH= PYTHONPATH="$packages" "$folder/bin/python" "$program" --pure'
 
 if [ $# -gt 0 ]; then
     exec docker run --rm --network none --volume "$root/dist:/dist:ro" --volume "$packages:/packages:ro" \

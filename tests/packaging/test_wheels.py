@@ -13,6 +13,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +22,16 @@ import pytest
 
 from pyspark_kafka_group.columns.record_batches import BATCHES
 from scripts import try_wheel
-from scripts.build_wheels import LIBRARY, PLATFORMS, Platform, WheelError, build_sdist, build_wheel, check
+from scripts.build_wheels import (
+    LIBRARY,
+    PLATFORMS,
+    Platform,
+    WheelError,
+    build_pure_wheel,
+    build_sdist,
+    build_wheel,
+    check,
+)
 from tests.connector.reading.clients import need_native_library
 from tests.missing_tools import skip_without
 
@@ -45,9 +55,43 @@ def test_the_platforms_are_those_that_the_guides_promise() -> None:
     assert {p.tag for p in PLATFORMS} == {
         "manylinux_2_17_x86_64",
         "manylinux_2_17_aarch64",
+        "musllinux_1_2_x86_64",
+        "musllinux_1_2_aarch64",
         "macosx_11_0_x86_64",
         "macosx_11_0_arm64",
     }
+
+
+def test_the_wheel_for_anything_else_has_no_library(sdist: Path, tmp_path: Path) -> None:
+    wheel = build_pure_wheel(sdist, tmp_path)
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert check(wheel) == "nothing, and reads more slowly"
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "pyspark_kafka_group/reading/librdkafka_client.py" in names
+    assert [name for name in names if name.endswith((".so", ".c", ".h"))] == []
+
+
+def test_a_library_in_a_wheel_for_anything_else_is_refused(tmp_path: Path) -> None:
+    path = wheel_of(tmp_path, "any", b"\x7fELF")
+    pure = path.rename(tmp_path / "pyspark_kafka_group-1-py3-none-any.whl")
+    with pytest.raises(WheelError, match="not for every platform: pyspark_kafka_group/columns/_native"):
+        check(pure)
+    with pytest.raises(WheelError, match="its name says so"):
+        named = tmp_path / "pyspark_kafka_group-1-cp311-abi3-any.whl"
+        zipfile.ZipFile(named, "w").close()
+        check(named)
+
+
+def test_the_files_for_an_upload_have_absolute_links_and_urls(tmp_path: Path) -> None:
+    sdist = build_sdist(tmp_path, "https://git.example/team/kafka-group")
+    with tarfile.open(sdist) as archive:
+        (name,) = (n for n in archive.getnames() if n.count("/") == 1 and n.endswith("/PKG-INFO"))
+        file = archive.extractfile(name)
+        assert file is not None
+        text = file.read().decode()
+    assert "Project-URL: Source, https://git.example/team/kafka-group\n" in text
+    assert "](docs/" not in text
+    assert "/raw/v" in text
 
 
 @pytest.mark.parametrize("compiler", ["cc", "ziglang"])
@@ -155,3 +199,5 @@ def test_the_program_that_tries_a_wheel_reads_with_the_library(capsys: pytest.Ca
     need_native_library()
     try_wheel.main()
     assert capsys.readouterr().out.startswith("10,000 records read on ")
+    with pytest.raises(AssertionError):
+        try_wheel.main(pure=True)

@@ -1,0 +1,61 @@
+"""Makes an unpacked sdist fit for a package index: links that lead somewhere from there, and the URLs of the project.
+
+In the repository, links are relative.  So they hold in a clone, in a fork and on the site.  A package index shows only
+the README, where they would lead nowhere.  It also gives headings no ids, so links within the page become links to the
+repository.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_LINK = re.compile(r"(?P<picture>!?)(?P<text>\[[^\]]*\])\((?P<target>[^)\s]+)\)")
+
+
+def make_fit(source: Path, repository: str, version: str) -> None:
+    """Rewrite README.md and pyproject.toml of an unpacked sdist.
+
+    Parameters
+    ----------
+    source : Path
+        The folder of the sdist.
+    repository : str
+        The address of the repository, on a host whose paths are those of GitHub.
+    version : str
+        The version of the package.  Links lead to the files of its tag.
+    """
+    readme, project = source / "README.md", source / "pyproject.toml"
+    readme.write_text(with_absolute_links(readme.read_text(encoding="utf-8"), repository, version), encoding="utf-8")
+    urls = "".join(f'{name} = "{url}"\n' for name, url in project_urls(repository, version).items())
+    text = project.read_text(encoding="utf-8")
+    project.write_text(f"{text.rstrip()}\n\n[project.urls]\n{urls}", encoding="utf-8")
+
+
+def project_urls(repository: str, version: str) -> dict[str, str]:
+    """Return the URLs of the project, by the labels that package indexes know."""
+    repository = repository.rstrip("/")
+    files = f"{repository}/blob/v{version}"
+    return {
+        "Homepage": repository,
+        "Documentation": f"{files}/docs/index.md",
+        "Changelog": f"{files}/CHANGELOG.md",
+        "Issues": f"{repository}/issues",
+        "Source": repository,
+    }
+
+
+def with_absolute_links(readme: str, repository: str, version: str) -> str:
+    """Return the README with absolute links."""
+    repository = repository.rstrip("/")
+
+    def absolute(link: re.Match[str]) -> str:
+        target = link["target"]
+        if "://" in target:
+            return link[0]
+        if target.startswith("#"):
+            target = f"README.md{target}"
+        kind = "raw" if link["picture"] else "blob"
+        return f"{link['picture']}{link['text']}({repository}/{kind}/v{version}/{target})"
+
+    return _LINK.sub(absolute, readme)
