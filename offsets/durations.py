@@ -1,4 +1,4 @@
-"""Parses durations, for the options of Spark's sources and for the command line alike.  Pure."""
+"""Parses durations, for options and for the command line alike.  Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _UNITS_MS = {
     **dict.fromkeys(("h", "hour", "hours"), Fraction(3_600_000)),
     **dict.fromkeys(("d", "day", "days"), Fraction(86_400_000)),
 }
-# The class of letters is as wide as the keys of the table.  \d without ASCII would be the digits of all scripts.
-_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zµ]+)")
-_DURATION = re.compile(rf"(?:{_AMOUNT.pattern}\s*)+")
-_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+# \d would also match the digits of other scripts.  With 19 digits, a number is as large as Spark's, and a float can hold
+# the sum.
+_NUMBER = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,19})?")
+_AMOUNT = re.compile(rf"({_NUMBER.pattern})\s*([a-zµ]+)")
+_DURATION = re.compile(rf"(?:{_AMOUNT.pattern}\s*){{1,7}}")
 
 
 def duration_ms(text: str, *, alone: str | None) -> float | None:
@@ -40,8 +41,7 @@ def duration_ms(text: str, *, alone: str | None) -> float | None:
         written += alone
     if not _DURATION.fullmatch(written):
         return None
-    amounts = [(Fraction(amount), _UNITS_MS.get(unit)) for amount, unit in _AMOUNT.findall(written)]
-    if any(unit is None for _, unit in amounts):
+    amounts = _AMOUNT.findall(written)
+    if any(unit not in _UNITS_MS for _, unit in amounts):
         return None
-    total = sum((amount * unit for amount, unit in amounts if unit is not None), Fraction(0))
-    return float(total) if total.denominator > 1 else int(total)
+    return float(sum(Fraction(amount) * _UNITS_MS[unit] for amount, unit in amounts))

@@ -53,7 +53,7 @@ _GAPS = 5
 
 
 def shortest_gap_s(checkpoint: Path) -> float | None:
-    """Return the shortest time between the begins of two of the newest batches, in seconds.
+    """Return the shortest time between the starts of two consecutive batches, of the newest ones, in seconds.
 
     With fixed triggers, this is their interval, or a multiple of it.  None if the log does not show it.
 
@@ -72,7 +72,7 @@ def shortest_gap_s(checkpoint: Path) -> float | None:
 
 
 def _begin_ms(text: str) -> int | None:
-    """Return when the batch of an offset log's file began, in milliseconds since 1970; None if the file does not say."""
+    """Return when the batch of an offset log's file began, in milliseconds since 1970; None if it does not say."""
     _, metadata, *_ = [*text.split("\n"), ""]
     known = _offset(metadata)
     begin = known.get("batchTimestampMs") if isinstance(known, dict) else None

@@ -86,14 +86,13 @@ _LIMITED_API = re.compile(r"^\[tool\.distutils\.bdist_wheel\]\n(?:(?!\[).*\n)*",
 
 
 def build_sdist(out: Path, repository: str = "") -> Path:
-    """Build the sdist of the work tree into the folder `out`; with the address of the repository, for a package index."""
-    if repository:
-        with tempfile.TemporaryDirectory() as folder:
-            source = _unpacked(build_sdist(Path(folder)), Path(folder, "source"))
-            make_fit(source, repository, source.name.rpartition("-")[2])
-            _build("--sdist", source, out, {})
-    else:
-        _build("--sdist", ROOT, out, {})
+    """Build the sdist of the work tree into the folder `out`, with links to the repository if its address is known."""
+    with tempfile.TemporaryDirectory() as folder:
+        _build("--sdist", ROOT, Path(folder), {})
+        (archive,) = Path(folder).glob("*.tar.gz")
+        source = _unpacked(archive, Path(folder, "source"))
+        make_fit(source, repository, source.name.rpartition("-")[2])
+        _build("--sdist", source, out, {})
     (sdist,) = out.glob("*.tar.gz")
     return sdist
 
@@ -238,7 +237,7 @@ def main() -> None:
     for wheel in [*wheels, build_pure_wheel(sdist, DIST)]:
         print(f"{wheel.name}: needs {check(wheel)}")
     if not repository:
-        print("Not for an upload: links of the README are relative, and there are no project URLs. Set REPOSITORY.")
+        print("Not for an upload: the README has no links to the docs, and there are no project URLs. Set REPOSITORY.")
 
 
 if __name__ == "__main__":

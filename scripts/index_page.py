@@ -1,8 +1,8 @@
-"""Makes an unpacked sdist fit for a package index: links that lead somewhere from there, and the URLs of the project.
+"""Makes an unpacked sdist fit for a package index: no link of its README is dead, and it has the URLs of the project.
 
-In the repository, links are relative.  So they hold in a clone, in a fork and on the site.  A package index shows only
-the README, where they would lead nowhere.  It also gives headings no ids, so links within the page become links to the
-repository.
+In the repository, links are relative.  So they work in a clone, in a fork and on the site.  A package index shows only
+the README, where they would lead nowhere.  It also gives headings no ids, so a link within the page leads to the
+repository.  If the address of the repository is not known, only the texts of these links remain.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ def make_fit(source: Path, repository: str, version: str) -> None:
     source : Path
         The folder of the sdist.
     repository : str
-        The address of the repository, on a host whose paths are those of GitHub.
+        The address of the repository, on a host whose paths are those of GitHub.  Empty if it is not known.
     version : str
         The version of the package.  Links lead to the files of its tag.
     """
     readme, project = source / "README.md", source / "pyproject.toml"
-    readme.write_text(with_absolute_links(readme.read_text(encoding="utf-8"), repository, version), encoding="utf-8")
+    readme.write_text(without_dead_links(readme.read_text(encoding="utf-8"), repository, version), encoding="utf-8")
+    if not repository:
+        return
     urls = "".join(f'{name} = "{url}"\n' for name, url in project_urls(repository, version).items())
     text = project.read_text(encoding="utf-8")
     project.write_text(f"{text.rstrip()}\n\n[project.urls]\n{urls}", encoding="utf-8")
@@ -45,14 +47,16 @@ def project_urls(repository: str, version: str) -> dict[str, str]:
     }
 
 
-def with_absolute_links(readme: str, repository: str, version: str) -> str:
-    """Return the README with absolute links."""
+def without_dead_links(readme: str, repository: str, version: str) -> str:
+    """Return the README with absolute links, or with the texts of its relative links."""
     repository = repository.rstrip("/")
 
     def absolute(link: re.Match[str]) -> str:
         target = link["target"]
         if "://" in target:
             return link[0]
+        if not repository:
+            return "" if link["picture"] else link["text"][1:-1]
         if target.startswith("#"):
             target = f"README.md{target}"
         kind = "raw" if link["picture"] else "blob"

@@ -15,7 +15,7 @@ from pyspark_kafka_group.options.format_settings import REGISTRY, Format, OnMalf
 from pyspark_kafka_group.options.option import Option, Use
 from pyspark_kafka_group.options.property_checks import DRAIN_MARGIN_MS
 
-_DURATION = "duration, as 30s, 15m or 30000 (ms)"
+_DURATION = "duration, such as 30s or 30000 (ms)"
 
 
 def _column(column: str) -> tuple[Option, ...]:
@@ -231,7 +231,7 @@ OPTIONS: tuple[Option, ...] = (
         parse=parsers.count,
         doc="Small ranges of a batch share a task until it has about this many records, because each task costs some "
         "milliseconds. With 1, each topic-partition has its own task, as in Spark's own source: use this if processing "
-        "one record takes long. If batches with shared tasks take 10 s or more, a WARNING of the stream says so. With "
+        "one record takes long. A stream logs a WARNING if batches with shared tasks take 10 s or more. With "
         "minPartitions or maxRecordsPerPartition the default is 1.",
     ),
     Option(

@@ -1,4 +1,4 @@
-"""Warns if partitions share a task although something else than reading takes the time.
+"""Warns if partitions share a task although reading is not what takes the time.
 
 Small ranges share a task by default, because each task costs some milliseconds.  If the user's code takes long for each
 record, the partitions are then processed one after the other, and not at the same time.
@@ -22,8 +22,9 @@ _SLOW_S = 10.0
 _SLOW_TIMES = 2
 
 # Spark begins triggers at multiples of their interval since 1970.  So a call this soon after a full second may have
-# waited for its trigger, and does not show how long the batch took.
-_MAY_HAVE_WAITED_S = 0.25
+# waited for its trigger, and does not show how long the batch took.  Half a second is ample for a busy machine.  The
+# other half of the calls is enough to find slow batches.
+_MAY_HAVE_WAITED_S = 0.5
 
 
 class SharedTasks:
@@ -52,7 +53,7 @@ class SharedTasks:
         self._told = end, time.monotonic()
 
     def called(self, start: Any, client_id: str) -> None:
-        """Note that Spark asks for the batch after ``start``, so that the batch before is finished.  Warn if it is time.
+        """Note that Spark asks for the batch after ``start``.  Warn if the batches before were slow.
 
         Parameters
         ----------

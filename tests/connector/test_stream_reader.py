@@ -12,10 +12,11 @@ from typing import Any, ClassVar, cast
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pyspark_kafka_group.offsets.task_ranges import Task
+from pyspark_kafka_group.offsets.task_ranges import Task, TaskSizes
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query.process import prepare_source_process
+from pyspark_kafka_group.query.shared_tasks import SharedTasks
 from pyspark_kafka_group.reading import task_reader
 from pyspark_kafka_group.reading.client_cache import ConsumerCache, open_client
 from pyspark_kafka_group.reading.reader_client import ReaderClient
@@ -70,6 +71,7 @@ class WarmingQuery:
     """What runs while a query warms up, or does not."""
 
     leaders: ClassVar[dict[TopicPartition, Address]] = {}
+    shared_tasks = SharedTasks(TaskSizes(min_records=1))
 
     def __init__(self, tasks: int) -> None:
         self.warming_tasks = tasks
@@ -148,6 +150,7 @@ def test_small_ranges_are_handed_out_by_leader(reader: KafkaGroupStreamReader) -
     class PlannedQuery:
         leaders: ClassVar = {tp: Address("broker", tp.partition % 2) for tp in partitions}
         warming_tasks = 0
+        shared_tasks = SharedTasks(TaskSizes(min_records=1))
 
         def check_running(self) -> None:
             pass

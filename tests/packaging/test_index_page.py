@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from scripts.index_page import make_fit, project_urls, with_absolute_links
+from scripts.index_page import make_fit, project_urls, without_dead_links
 from tests.packaging.packages import ROOT
 
 REPOSITORY = "https://git.example/team/kafka-group"
@@ -17,7 +17,7 @@ LINK = re.compile(r"\]\(([^)]+)\)")
 
 
 def test_each_link_of_the_readme_leads_to_a_file_of_the_repository() -> None:
-    links = LINK.findall(with_absolute_links(README, f"{REPOSITORY}/", "0.1.0"))
+    links = LINK.findall(without_dead_links(README, f"{REPOSITORY}/", "0.1.0"))
     assert len(links) == len(LINK.findall(README))
     ours = [link for link in links if link.startswith(REPOSITORY)]
     assert len(ours) > 30
@@ -28,16 +28,23 @@ def test_each_link_of_the_readme_leads_to_a_file_of_the_repository() -> None:
 
 
 def test_the_readme_has_a_picture_that_loads_from_elsewhere() -> None:
-    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", with_absolute_links(README, REPOSITORY, "0.1.0"))
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", without_dead_links(README, REPOSITORY, "0.1.0"))
     assert pictures
     assert all(picture.startswith(f"{REPOSITORY}/raw/v0.1.0/docs/pictures/") for picture in pictures)
 
 
 def test_links_within_the_page_lead_to_the_repository() -> None:
     """An index gives headings no ids."""
-    assert with_absolute_links("see [x](#what-is)", REPOSITORY, "1.2.3") == (
+    assert without_dead_links("see [x](#what-is)", REPOSITORY, "1.2.3") == (
         f"see [x]({REPOSITORY}/blob/v1.2.3/README.md#what-is)"
     )
+
+
+def test_without_an_address_only_the_texts_of_links_remain() -> None:
+    text = without_dead_links(README, "", "0.1.0")
+    assert {link for link in LINK.findall(text) if not link.startswith("https://")} == set()
+    assert "| Which options are there? | options |" in text
+    assert "![" not in text
 
 
 def test_the_project_has_the_urls_that_indexes_know(tmp_path: Path) -> None:
