@@ -14,8 +14,7 @@ _UNITS_MS = {
     **dict.fromkeys(("h", "hour", "hours"), Fraction(3_600_000)),
     **dict.fromkeys(("d", "day", "days"), Fraction(86_400_000)),
 }
-# \d would also match the digits of other scripts.  With 19 digits, a number is as large as Spark's, and a float can hold
-# the sum.
+# \d would also match the digits of other scripts.  Spark's largest number has 19 digits, and the sum fits into a float.
 _NUMBER = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,19})?")
 _AMOUNT = re.compile(rf"({_NUMBER.pattern})\s*([a-zµ]+)")
 _DURATION = re.compile(rf"(?:{_AMOUNT.pattern}\s*){{1,7}}")

@@ -1,8 +1,8 @@
 """Build the sdist and all wheels on one machine: what `make wheels` runs.
 
 The compiler is zig, from the PyPI package `ziglang`: it knows the C library of every platform in the versions that
-wheels promise.  All wheels come from the sdist, so the sdist has everything that a build needs.  `auditwheel`, `elf`
-and `mach_o` check that a wheel for Linux or macOS needs no more than its name says.
+wheels promise.  All wheels come from the sdist, so the sdist has everything that a build needs.  `check` refuses a
+wheel that needs more than its name says.
 
 The environment variable ``REPOSITORY`` is the address of the repository, for links and for the URLs of the project.
 Without it the files are for a look, and not for an upload.
@@ -10,6 +10,7 @@ Without it the files are for a look, and not for an upload.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -24,6 +25,8 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
 
 from scripts.index_page import make_fit
 
@@ -149,6 +152,8 @@ def check(wheel: Path) -> str:
         raise WheelError(f"{wheel.name} is not for every Python from 3.11 on")
     if tag.startswith("macosx"):
         return _check_mach_o(tag, zipfile.ZipFile(wheel).read(LIBRARY))
+    if tag.startswith("musllinux"):
+        return _check_musl(tag, zipfile.ZipFile(wheel).read(LIBRARY))
     return _check_elf(wheel, tag)
 
 
@@ -169,6 +174,16 @@ def _check_elf(wheel: Path, tag: str) -> str:
     if seen["overall_tag"] != tag:
         raise WheelError(f"{wheel.name}: auditwheel says that it is for {seen['overall_tag']}; it needs {needs}")
     return needs
+
+
+def _check_musl(tag: str, library: bytes) -> str:
+    # Deliberate: not auditwheel, which looks for musl on this machine and takes libc.so of glibc, a text, for it.
+    elf = ELFFile(io.BytesIO(library))
+    needs = sorted(entry.needed for entry in elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED"))
+    arch = {"x64": "x86_64", "AArch64": "aarch64"}.get(elf.get_machine_arch())
+    if needs != ["libc.so"] or not tag.endswith(f"_{arch}"):
+        raise WheelError(f"the library for {tag} is for {arch} and needs {', '.join(needs)}")
+    return "libc.so of musl"
 
 
 def _check_mach_o(tag: str, library: bytes) -> str:

@@ -133,6 +133,29 @@ def test_a_library_for_linux_that_needs_a_newer_system_is_refused(here: Platform
         check(wheel_of(tmp_path, here.tag, library.read_bytes()))
 
 
+def test_a_library_for_musl_that_needs_another_library_is_refused(here: Platform, tmp_path: Path) -> None:
+    if shutil.which("cc") is None:
+        skip_without("compiler", "no C compiler")
+    source, library = tmp_path / "empty.c", tmp_path / "empty.so"
+    source.write_text("int f(void) { return 1; }\n")
+    needs = ["-nostdlib", "-Wl,--no-as-needed", "-lm"]
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), *needs], check=True, timeout=60)
+    tag = here.tag.replace("manylinux_2_17", "musllinux_1_2")
+    with pytest.raises(WheelError, match=r"needs .*libm\.so"):
+        check(wheel_of(tmp_path, tag, library.read_bytes()))
+
+
+def test_a_library_for_musl_is_checked(here: Platform, sdist: Path, tmp_path: Path) -> None:
+    if importlib.util.find_spec("ziglang") is None:
+        skip_without("ziglang", "no zig, which `make wheels` installs: no wheels for other platforms")
+    (platform_,) = (p for p in PLATFORMS if p.tag == here.tag.replace("manylinux_2_17", "musllinux_1_2"))
+    wheel = build_wheel(sdist, platform_, platform_.compiler(), tmp_path)
+    assert check(wheel) == "libc.so of musl"
+    other = "aarch64" if platform_.tag.endswith("x86_64") else "x86_64"
+    with pytest.raises(WheelError, match=f"the library for musllinux_1_2_{other} is for"):
+        check(wheel_of(tmp_path, f"musllinux_1_2_{other}", zipfile.ZipFile(wheel).read(LIBRARY)))
+
+
 # ---------------------------------------------------------------------------------- macOS, which runs nowhere here
 
 

@@ -55,7 +55,21 @@ def test_durations(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "soon", "-5m", "5 fortnights", "m5", "1h30", "1e3", "nan", "²s", "9" * 5000, "1" * 400 + ".5s", str(LONG_MAX + 1)]
+    "text",
+    [
+        "",
+        "soon",
+        "-5m",
+        "5 fortnights",
+        "m5",
+        "1h30",
+        "1e3",
+        "nan",
+        "²s",
+        "9" * 5000,
+        "1" * 400 + ".5s",
+        str(LONG_MAX + 1),
+    ],
 )
 def test_what_is_not_a_duration(text: str) -> None:
     assert "is not a duration. Write one such as 30s, 15m or 5 minutes" in refusal(parsers.duration, text)
