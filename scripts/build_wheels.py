@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
 from scripts.index_page import make_fit
@@ -179,7 +180,8 @@ def _check_elf(wheel: Path, tag: str) -> str:
 def _check_musl(tag: str, library: bytes) -> str:
     # Deliberate: not auditwheel, which looks for musl on this machine and takes libc.so of glibc, a text, for it.
     elf = ELFFile(io.BytesIO(library))
-    needs = sorted(entry.needed for entry in elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED"))
+    dynamic = [section for section in elf.iter_sections() if isinstance(section, DynamicSection)]
+    needs = sorted(entry.needed for section in dynamic for entry in section.iter_tags("DT_NEEDED"))
     arch = {"x64": "x86_64", "AArch64": "aarch64"}.get(elf.get_machine_arch())
     if needs != ["libc.so"] or not tag.endswith(f"_{arch}"):
         raise WheelError(f"the library for {tag} is for {arch} and needs {', '.join(needs)}")

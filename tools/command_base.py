@@ -36,20 +36,17 @@ _DEBUG_VARIABLE = "KAFKA_GROUP_DEBUG"
 Command = Callable[..., None]
 
 
-class Interval(click.ParamType):
-    """The time between two polls, in seconds."""
+_SHORTEST_INTERVAL_MS, _LONGEST_INTERVAL_MS = 100, 86_400_000
 
-    name = "duration"
-    _SHORTEST_MS, _LONGEST_MS = 100, 86_400_000
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the seconds of a duration; a number alone is a number of seconds."""
-        found = duration_ms(str(value), alone="s")
-        if found is None or not self._SHORTEST_MS <= found <= self._LONGEST_MS:
-            self.fail(
-                f"{value!r} is not a duration from 100ms to 1d. Write one such as 10s, or 10 for seconds.", param, ctx
-            )
-        return found / 1000
+def interval(text: str) -> float:
+    """Return the time between two polls in seconds.  A number alone is a number of seconds."""
+    found = duration_ms(text, alone="s")
+    if found is None or not _SHORTEST_INTERVAL_MS <= found <= _LONGEST_INTERVAL_MS:
+        raise click.BadParameter(
+            f"{text!r} is not a duration from 100ms to 1d. Write one such as 10s, or 10 for seconds."
+        )
+    return found / 1000
 
 
 def _profiles(_context: click.Context, _option: click.Parameter, begun: str) -> list[CompletionItem]:

@@ -27,8 +27,8 @@ from pyspark_kafka_group.tools.analysis.lag_judgement import Status
 from pyspark_kafka_group.tools.analysis.offsets_topic import OffsetsTopicUnreadableError
 from pyspark_kafka_group.tools.command_base import (
     FOUND,
-    Interval,
     connected,
+    interval,
     polls,
     say,
     show,
@@ -153,7 +153,7 @@ Shown = Callable[[list[str]], None]
 @connected
 @click.option(
     "--interval",
-    type=Interval(),
+    type=interval,
     default="2s",
     show_default=True,
     metavar="TIME",

@@ -19,8 +19,8 @@ from pyspark_kafka_group.tools.analysis.history import Entry, Move, changes, mer
 from pyspark_kafka_group.tools.analysis.rewinds import find_incidents
 from pyspark_kafka_group.tools.command_base import (
     FOUND,
-    Interval,
     connected,
+    interval,
     polls,
     say,
     show,
@@ -36,7 +36,7 @@ from pyspark_kafka_group.tools.texts import HISTORY, INCIDENTS, POLLED_WIDTHS, t
 @topics_option
 @click.option(
     "--poll",
-    type=Interval(),
+    type=interval,
     metavar="TIME",
     help="Poll the committed offsets this often, such as 10s, until Ctrl-C.",
 )

@@ -120,7 +120,7 @@ def test_ctrl_c_while_waiting_still_stops_the_query(
     monkeypatch.setattr("pyspark_kafka_group.session.stopping.ask_to_stop", interrupted)
     query = FakeQuery({"control": control.address})
     with pytest.raises(KeyboardInterrupt):
-        stop(cast(StreamingQuery, query))
+        stop(cast(StreamingQuery, query), 60)
     assert not query.isActive
 
 
