@@ -24,6 +24,7 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError, refusal
 from pyspark_kafka_group.cluster.groups import commit_requests
 from pyspark_kafka_group.cluster.properties.client_config import Properties, client_error, client_properties
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, transactional_id
+from pyspark_kafka_group.offsets.client_login import client_text, with_tokens
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, MemberFencedError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.redaction import redact
@@ -230,19 +231,18 @@ class TransactionalCommitter:
         from confluent_kafka import KafkaException, Producer
 
         try:
-            producer = Producer(
-                {
-                    **client_properties(ClientKind.PRODUCER, self._properties),
-                    "transactional.id": self._transactional_id,
-                    "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
-                    # Deliberate: overrides the user's value.  After a shorter time librdkafka silently sends a request
-                    # again, over another connection.  The first one could then arrive in the next transaction.
-                    "socket.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000) + _SOCKET_SLACK_MS,
-                    "client.id": self._transactional_id,
-                    "error_cb": connections.failed,
-                    "logger": connections,
-                }
-            )
+            config = {
+                **client_properties(ClientKind.PRODUCER, self._properties),
+                "transactional.id": self._transactional_id,
+                "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
+                # Deliberate: overrides the user's value.  After a shorter time librdkafka silently sends a request
+                # again, over another connection.  The first one could then arrive in the next transaction.
+                "socket.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000) + _SOCKET_SLACK_MS,
+                "client.id": self._transactional_id,
+                "error_cb": connections.failed,
+                "logger": connections,
+            }
+            producer = Producer(with_tokens(config))
         except (KafkaException, ValueError, TypeError) as problem:
             raise client_error(problem, self._properties) from None
         self._run(producer, deadline, partial(_begin, producer))
@@ -349,5 +349,5 @@ class TransactionalCommitter:
                     f"use twice. Stop one of them."
                 )
         if fenced:
-            return CommitRefusedError(error.name(), redact(error.str(), self._properties))
+            return CommitRefusedError(error.name(), client_text(error.str(), self._properties))
         return commit_error(error.name(), error.str(), group_id=self._group_id, properties=self._properties)

@@ -10,9 +10,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.cluster.properties.kafka_properties import transactional_id
+from pyspark_kafka_group.offsets.client_login import client_text
 from pyspark_kafka_group.offsets.errors import BrokerError, KafkaGroupError
 from pyspark_kafka_group.offsets.kafka_errors import row_of
-from pyspark_kafka_group.offsets.redaction import redact
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -78,7 +78,7 @@ def explained(error: KafkaError, *, group_id: str, properties: Mapping[str, str]
 def explanation(name: str, text: str, *, group_id: str, properties: Mapping[str, str]) -> KafkaGroupError:
     """Return the error to end the query with, for any name; see :func:`refusal`."""
     row = row_of(name)
-    text = redact(text, properties)
+    text = client_text(text, properties)
     if row.ends is None:
         return BrokerError(f"Kafka answered with {name}: {text}")
     problem, remedy = told(row.problem, group_id), told(row.remedy, group_id)

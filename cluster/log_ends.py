@@ -32,7 +32,7 @@ from pyspark_kafka_group.wire.topic_requests import (
     Metadata,
     OffsetForLeaderEpoch,
 )
-from pyspark_kafka_group.wire.types import Address, ProtocolError, UnsafeLoginError
+from pyspark_kafka_group.wire.types import Address, ProtocolError, StoppedLoginError
 
 _log = logging.getLogger(__name__)
 
@@ -394,7 +394,7 @@ class LogEnds:
     def _take_connection(self, leader: _Leader, connecting: Future[BrokerConnection], timeout_s: float) -> None:
         try:
             leader.connection = connecting.result(timeout_s)
-        except UnsafeLoginError as problem:
+        except StoppedLoginError as problem:
             raise AuthenticationError(str(problem)) from None
         except (OSError, ProtocolError) as problem:
             leader.is_silent = True

@@ -17,7 +17,7 @@ from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.wire.types import (
     ProtocolError,
     RefusedCredentialsError,
-    UnsafeLoginError,
+    StoppedLoginError,
     UnsupportedVersionError,
 )
 
@@ -64,7 +64,7 @@ class RequestErrors:
         """Raise the meaning of connection errors in the block."""
         try:
             yield
-        except UnsafeLoginError as problem:
+        except StoppedLoginError as problem:
             raise AuthenticationError(str(problem)) from None
         except RefusedCredentialsError as problem:
             self.refuse("SASL_AUTHENTICATION_FAILED", str(problem))

@@ -21,8 +21,8 @@ from pyspark_kafka_group.cluster.properties.client_config import client_error, c
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, default_of
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.client_log import ClientLog
+from pyspark_kafka_group.offsets.client_login import client_text, with_tokens
 from pyspark_kafka_group.offsets.errors import BrokerError, NotUpgradedError
-from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 
@@ -102,7 +102,7 @@ class Member:
         self._released_by: Deadline | None = None  # when a former process must have given back this member's place
         self._join_again_at: Deadline | None = None
         try:
-            self._consumer: Consumer = Consumer(config)
+            self._consumer: Consumer = Consumer(with_tokens(config))
         except (KafkaException, ValueError, TypeError) as problem:
             raise client_error(problem, settings.properties) from None
 
@@ -145,7 +145,7 @@ class Member:
             if self._is_to_be_released(error):
                 return
             self._raise_if_final(error)
-            _log.warning("group %s: %s", self._settings.group_id, redact(error.str(), self._settings.properties))
+            _log.warning("group %s: %s", self._settings.group_id, client_text(error.str(), self._settings.properties))
 
     def _allow_join(self) -> None:
         """Let librdkafka answer the next rebalance at once.
@@ -212,7 +212,7 @@ class Member:
             consumer.incremental_unassign([])
 
     def _on_error(self, error: KafkaError) -> None:
-        _log.debug("%s: %s", error.name(), redact(error.str(), self._settings.properties))
+        _log.debug("%s: %s", error.name(), client_text(error.str(), self._settings.properties))
 
     def _raise_if_unknown(self, error: KafkaError) -> None:
         """Raise if the coordinator does not know the group of this member.
@@ -222,7 +222,7 @@ class Member:
         """
         if "group id does not exist" not in error.str().lower() or self._is_classic:
             return
-        text = redact(error.str(), self._settings.properties)
+        text = client_text(error.str(), self._settings.properties)
         if not self._was_let_in:
             raise NotUpgradedError(self._settings.group_id, text)
         raise BrokerError(
@@ -257,7 +257,7 @@ class Member:
 
         self._join_again_at = None
         self._consumer.close()
-        self._consumer = Consumer(self._config)
+        self._consumer = Consumer(with_tokens(self._config))
         self.subscribe(self._topics)
 
     def _raise_if_final(self, error: KafkaError) -> None:

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 
-from pyspark_kafka_group.offsets.redaction import redact
+from pyspark_kafka_group.offsets.client_login import client_text
 
 QUIET_S = 10.0
 """How long after a warning or error the log only counts others of the same facility, in seconds.
@@ -48,4 +48,4 @@ class ClientLog:
             held_back = self._held_back.pop(facility, 0)
             if held_back:
                 text = f"{text} [and {held_back} like it before]"
-        self._logger.log(level, template, facility, client_name, redact(text, self._properties))
+        self._logger.log(level, template, facility, client_name, client_text(text, self._properties))

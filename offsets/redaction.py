@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from pyspark_kafka_group.wire.token_cache import recent_tokens
+
 _SECRET = re.compile(
     r"pass(word|phrase)|secret|token|\.pem$|keystore\.key$|jaas|oauthbearer\.config|user\.info", re.IGNORECASE
 )
@@ -23,9 +25,11 @@ def is_secret(key: str) -> bool:
 
 
 def redact(text: str, properties: Mapping[str, str]) -> str:
-    """Return ``text`` without the values of secret properties, and without the secrets from :func:`keep_secret`."""
+    """Return ``text`` without the values of secret properties, the secrets from :func:`keep_secret`, and tokens."""
     given = {value for key, value in properties.items() if is_secret(key)}
-    for value in sorted(given | _known, key=len, reverse=True):  # a secret that is a part of another one comes later
+    for value in sorted(
+        given | _known | recent_tokens(), key=len, reverse=True
+    ):  # a secret that is a part of another one comes later
         if len(value) > 1:
             text = text.replace(value, _REDACTED)
     return text

@@ -90,8 +90,8 @@ class BrokerConnection:
         If the broker cannot be reached, or its certificate is not trusted.
     ProtocolError
         If the broker does not support our versions of Kafka's protocol, or refuses the credentials.
-    UnsafeLoginError
-        If a login would be unsafe with any client.
+    StoppedLoginError
+        If no client may log in: it would be unsafe, or there is no token.
     """
 
     def __init__(

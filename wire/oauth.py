@@ -9,29 +9,22 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.sasl import Conversation, oauthbearer
 from pyspark_kafka_group.wire.token_assertions import Assertion, assertion_of, read_file, unsecured_token
+from pyspark_kafka_group.wire.token_cache import SHARE, TIMEOUT_S, Token, TokenSource, tokens_of
+from pyspark_kafka_group.wire.token_providers import PROVIDER, token_provider
 from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, RefusedCredentialsError
 
 if TYPE_CHECKING:
     import ssl
     from http.client import HTTPResponse
-
-_TIMEOUT_S = 10.0
-"""How long an answer may take, unless connecting as a whole has less time."""
-
-_SHARE = 0.8
-"""How much of its lifetime a token is used, as in librdkafka and Java's client."""
 
 _MAX_BYTES = 1 << 20
 _TOKEN = re.compile(r"[\w.~+/-]+=*", re.ASCII)  # RFC 6750, section 2.1
@@ -118,7 +111,7 @@ class TokenEndpoint:
         from urllib.parse import urlencode
         from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
-        deadline = deadline.within(_TIMEOUT_S)
+        deadline = deadline.within(TIMEOUT_S)
         try:
             form, headers = self.who.request()
             if form and self.scope:
@@ -166,40 +159,6 @@ class TokenEndpoint:
         return context
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token, and the deadline for its use in logins."""
-
-    text: str = field(repr=False)
-    good_until: Deadline
-
-
-class Tokens:
-    """The current token of an endpoint, renewed in time.  Any thread may use it."""
-
-    def __init__(self, endpoint: TokenEndpoint) -> None:
-        self._endpoint = endpoint
-        self._lock = threading.Lock()
-        self._token: Token | None = None
-
-    def current(self, deadline: Deadline) -> str:
-        """Return the token; raise the errors of :meth:`TokenEndpoint.fetch`."""
-        if not self._lock.acquire(timeout=min(deadline.left_s, _TIMEOUT_S)):
-            raise TimeoutError("the token endpoint does not answer")
-        try:
-            if self._token is None or self._token.good_until.passed:
-                self._token = self._endpoint.fetch(deadline)
-            return self._token.text
-        finally:
-            self._lock.release()
-
-    def forget(self, refused: str) -> None:
-        """Request another token next time, because a broker has refused this one."""
-        with self._lock:
-            if self._token is not None and self._token.text == refused:
-                self._token = None
-
-
 def oauth_login(config: Mapping[str, str]) -> Callable[[str, Deadline], Conversation]:
     """Return a function that begins a login with a token.
 
@@ -209,22 +168,27 @@ def oauth_login(config: Mapping[str, str]) -> Callable[[str, Deadline], Conversa
         If these properties do not suffice for a token.
     """
     given = {key.removeprefix(_PREFIX): value for key, value in config.items()}
+    if PROVIDER in config:
+        return _login_with(token_provider(config), {})
     if given.get("method", "").lower() != "oidc":
         if given.get("enable.sasl.oauthbearer.unsecure.jwt", "").strip().lower() != "true":
             raise PropertyError(
                 f"{_PREFIX}method",
-                "it is not oidc, and a Spark option cannot set a callback for tokens.",
-                "Write oidc, with kafka.sasl.oauthbearer.client.id, .client.secret and .token.endpoint.url.",
+                "it is not oidc, and no token provider is named.",
+                "Write oidc, with kafka.sasl.oauthbearer.client.id, .client.secret and .token.endpoint.url. Or name a "
+                "provider of tokens with kafka.sasl.oauthbearer.provider.",
             )
         if not given.get("config", "").strip():
             raise PropertyError(f"{_PREFIX}config", "it is missing.", "Write principal=NAME.")
         return lambda *_: oauthbearer(*unsecured_token(given["config"]), lambda _: None)
-    tokens = _endpoint(config, given)
-    extensions = _extensions(given.get("extensions", ""))
+    return _login_with(_endpoint(config, given), _extensions(given.get("extensions", "")))
 
+
+def _login_with(source: TokenSource, extensions: Mapping[str, str]) -> Callable[[str, Deadline], Conversation]:
     def talk(_: str, deadline: Deadline) -> Conversation:
-        kept = tokens_of(tokens)
-        return oauthbearer(kept.current(deadline), extensions, kept.forget)
+        tokens = tokens_of(source)
+        token = tokens.current(deadline)
+        return oauthbearer(token.text, {**extensions, **dict(token.extensions)}, tokens.forget)
 
     return talk
 
@@ -238,6 +202,13 @@ def _endpoint(config: Mapping[str, str], given: Mapping[str, str]) -> TokenEndpo
         pairs = (pair.partition("=") for pair in given.get("config", "").split())
         query = next((value for name, _, value in pairs if name == "query"), "")
         url = (url or _AZURE) + (f"?{query}" if query else "")
+    elif metadata == "aws_iam":
+        raise PropertyError(
+            f"{_PREFIX}metadata.authentication.type",
+            "only clients of confluent-kafka know aws_iam, and the source has connections of its own.",
+            f"Remove it. For Amazon MSK, set kafka.{PROVIDER}=msk:REGION. For another cluster, let a function of your "
+            "own call GetWebIdentityToken of AWS STS, and name it there; docs/security.md has the function.",
+        )
     elif metadata != "none":
         raise PropertyError(
             f"{_PREFIX}metadata.authentication.type", f"librdkafka does not implement {metadata}.", "Remove it."
@@ -274,17 +245,6 @@ def _extensions(text: str) -> dict[str, str]:
     return {pair[1]: pair[2] for pair in found if pair}
 
 
-def tokens_of(endpoint: TokenEndpoint) -> Tokens:
-    """Return the tokens of an endpoint, the same for all connections of this process."""
-    # Deliberate: by process.  A lock that was inherited through a fork may be held for ever.
-    return _tokens_of(os.getpid(), endpoint)
-
-
-@lru_cache(maxsize=8)
-def _tokens_of(_: int, endpoint: TokenEndpoint) -> Tokens:
-    return Tokens(endpoint)
-
-
 def _read(answer: HTTPResponse, deadline: Deadline) -> bytes:
     content = b""
     while piece := answer.read1(1 << 16):
@@ -305,7 +265,8 @@ def _token(content: bytes) -> Token:
     if lifetime_s is None:
         expires = _number(_claims(text).get("exp"))
         lifetime_s = 0.0 if expires is None else expires - time.time()
-    return Token(text, Deadline.after(max(0.0, _SHARE * lifetime_s)))
+    lifetime_s = max(0.0, lifetime_s)
+    return Token(text, Deadline.after(SHARE * lifetime_s), Deadline.after(lifetime_s))
 
 
 def _claims(token: str) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ import hmac
 import secrets
 from collections.abc import Callable, Generator, Mapping
 
-from pyspark_kafka_group.wire.types import ProtocolError, UnsafeLoginError
+from pyspark_kafka_group.wire.types import ProtocolError, StoppedLoginError
 
 Conversation = Generator[bytes, bytes, None]
 
@@ -38,7 +38,7 @@ def scram(hash_name: str, username: str, password: str, nonce: Callable[[], str]
     ------
     ProtocolError
         If the broker violates the protocol, or does not know the password.
-    UnsafeLoginError
+    StoppedLoginError
         If the broker asks for so few iterations that the proof would reveal the password.
     """
     name = username.replace("=", "=3D").replace(",", "=2C")
@@ -56,7 +56,7 @@ def scram(hash_name: str, username: str, password: str, nonce: Callable[[], str]
     except (KeyError, ValueError):
         raise ProtocolError("SCRAM: the broker's salt or iterations cannot be understood") from None
     if iterations < _FEWEST_ITERATIONS:
-        raise UnsafeLoginError(
+        raise StoppedLoginError(
             f"SCRAM: the broker asks for {iterations} iterations, fewer than the {_FEWEST_ITERATIONS} of RFC 7677. "
             f"The login was stopped before anything of the password was sent. Check that kafka.bootstrap.servers "
             f"leads to your brokers. If it does, store the user's credentials again with at least "

@@ -60,8 +60,8 @@ class RefusedCredentialsError(ProtocolError):
     """A broker refuses the user, the password, or the mechanism."""
 
 
-class UnsafeLoginError(RefusedCredentialsError):
-    """A login was stopped because it would reveal the password.  No other client may try it either."""
+class StoppedLoginError(RefusedCredentialsError):
+    """A login was stopped on this side.  No other client may try it either.  The text says why, and what to do."""
 
 
 class LargeResponseError(ProtocolError):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NoReturn
 
+from pyspark_kafka_group.cluster.properties.cloud_logins import unshaded
 from pyspark_kafka_group.cluster.properties.jaas import JaasError, LoginModule, parse_jaas
 from pyspark_kafka_group.offsets.errors import OptionError
 
@@ -18,7 +19,6 @@ _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 LOGIN_KEYS = frozenset({JAAS, _HANDLER})
 """The properties that this module translates."""
 
-_SHADED = "kafkashaded."  # Databricks has Kafka's classes under this name
 _KAFKA = "org.apache.kafka.common.security."
 _PLAIN = f"{_KAFKA}plain.PlainLoginModule"
 _SCRAM = f"{_KAFKA}scram.ScramLoginModule"
@@ -62,12 +62,13 @@ def login_properties(properties: Mapping[str, str]) -> _Found:
     """
     handler = properties.get(_HANDLER)
     if handler is not None:
-        if handler.strip().removeprefix(_SHADED) not in _OIDC_HANDLERS:
+        if unshaded(handler) not in _OIDC_HANDLERS:
             raise OptionError(
                 f"kafka.{_HANDLER}",
-                "it is a property of the Java client, and librdkafka has an equivalent only for Kafka's own "
-                "OAuthBearerLoginCallbackHandler.",
-                "Remove it, and log in by PLAIN, SCRAM, OAUTHBEARER with OIDC, or a client certificate.",
+                "it is a class of Java, and the source has an equivalent only for Kafka's own "
+                "OAuthBearerLoginCallbackHandler, and for those of Amazon MSK and Google.",
+                "Remove it, and log in by PLAIN, SCRAM, OAUTHBEARER with OIDC, or a client certificate. Or name a "
+                "token provider with kafka.sasl.oauthbearer.provider.",
             )
         yield _HANDLER, "sasl.oauthbearer.method", "oidc"
     text = properties.get(JAAS)
@@ -82,7 +83,7 @@ def login_properties(properties: Mapping[str, str]) -> _Found:
             'Write <class> required <option>="<value>" ...; with a backslash before each quotation mark and backslash '
             "in a value. Or use kafka.sasl.username and kafka.sasl.password.",
         ) from None
-    module = replace(module, name=module.name.removeprefix(_SHADED))
+    module = replace(module, name=unshaded(module.name))
     _check_mechanism(module, properties)
     if module.name in (_PLAIN, _SCRAM):
         yield from _password(module)
@@ -126,7 +127,7 @@ def _oauth(module: LoginModule, properties: Mapping[str, str]) -> _Found:
             "it makes unsecured tokens (unsecuredLogin...).",
             "For tests, use kafka.enable.sasl.oauthbearer.unsecure.jwt and kafka.sasl.oauthbearer.config.",
         )
-    if any(name.startswith("ssl.") for name in options):
+    if any(name.startswith("ssl.") and not _is_usual_tls(name, value) for name, value in options.items()):
         _refuse(
             "its options for TLS to the token endpoint (ssl...) belong to the Java client.",
             "Remove them, and use kafka.https.ca.location or kafka.https.ca.pem.",
@@ -187,6 +188,11 @@ def _kerberos(module: LoginModule, properties: Mapping[str, str]) -> _Found:
             "librdkafka does not ask for a Kerberos password.",
             "Write useKeyTab=true with keyTab and principal, or useTicketCache=true.",
         )
+
+
+def _is_usual_tls(name: str, value: str) -> bool:
+    # Microsoft's examples have it.  Requests to the token endpoint use TLS 1.2 or newer anyway.
+    return name == "ssl.protocol" and value.strip().upper() in ("SSL", "TLS", "TLSV1.2", "TLSV1.3")
 
 
 def _is_true(module: LoginModule, option: str) -> bool:

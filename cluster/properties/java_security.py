@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from pyspark_kafka_group.cluster.properties.cloud_logins import with_provider
 from pyspark_kafka_group.cluster.properties.java_login import JAAS, LOGIN_KEYS, login_properties
 from pyspark_kafka_group.cluster.properties.java_stores import STORE_KEYS, store_properties
 from pyspark_kafka_group.cluster.properties.kafka_properties import OTHER_NAMES
@@ -59,13 +60,19 @@ TABLE: tuple[JavaProperty, ...] = (
     JavaProperty(
         key=JAAS,
         becomes="PlainLoginModule, ScramLoginModule: `sasl.username`, `sasl.password`. OAuthBearerLoginModule: "
-        "`sasl.oauthbearer.method=oidc`, `.client.id`, `.client.secret`, `.scope`, `.extensions`. Krb5LoginModule: "
+        "`sasl.oauthbearer.method=oidc`, `.client.id`, `.client.secret`, `.scope`, `.extensions`. IAMLoginModule: "
+        "`sasl.oauthbearer.config`. Krb5LoginModule: "
         "`sasl.kerberos.keytab`, `.principal`, `.service.name`; with useTicketCache and no keyTab "
         "`sasl.kerberos.min.time.before.relogin=0`",
     ),
     JavaProperty(
+        key="sasl.mechanism",
+        becomes="AWS_MSK_IAM: `sasl.mechanism=OAUTHBEARER` and `sasl.oauthbearer.provider=msk:`. Others: the same",
+    ),
+    JavaProperty(
         key="sasl.login.callback.handler.class",
-        becomes="OAuthBearerLoginCallbackHandler of Kafka: `sasl.oauthbearer.method=oidc`",
+        becomes="OAuthBearerLoginCallbackHandler of Kafka: `sasl.oauthbearer.method=oidc`. GcpLoginCallbackHandler: "
+        "`sasl.oauthbearer.provider=google`. IAMOAuthBearerLoginCallbackHandler: `sasl.oauthbearer.provider=msk:`",
     ),
     JavaProperty(
         key="ssl.keystore.type",
@@ -96,8 +103,8 @@ TABLE: tuple[JavaProperty, ...] = (
     _left_out("security.providers", instead="Remove it."),
     _left_out(
         "sasl.client.callback.handler.class",
-        instead="Remove it. If it logs in to the service of a cloud, use PLAIN, SCRAM, OAUTHBEARER with OIDC, or a "
-        "client certificate instead.",
+        instead="Remove it. If it logs in to the service of a cloud, name a token provider with "
+        "kafka.sasl.oauthbearer.provider. IAMClientCallbackHandler may stay beside kafka.sasl.mechanism=AWS_MSK_IAM.",
     ),
     _left_out("sasl.login.*", instead="Remove it: librdkafka renews logins on its own."),
     _left_out("sasl.kerberos.ticket.*", instead="Use kafka.sasl.kerberos.min.time.before.relogin."),
@@ -134,7 +141,7 @@ def as_librdkafka(properties: Properties) -> dict[str, str]:
         If only Java's client supports a property, or two properties contradict each other.
     """
     found: dict[str, str] = {}
-    properties = _with_one_name(properties)
+    properties = with_provider(_with_one_name(properties))
     for key, value in properties.items():
         if key == "ssl.endpoint.identification.algorithm":
             found[key] = value.strip() or "none"

@@ -377,6 +377,14 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         # connection.
         forced={ClientKind.OFFSETS: "0", ClientKind.ADMIN: "0"},
     ),
+    KafkaProperty(
+        key="sasl.oauthbearer.provider",
+        applies_to=EVERY_CLIENT,
+        own_connections=_USED,
+        doc="Where tokens for OAUTHBEARER come from: `msk:REGION`, `entra:HOST`, `google`, `databricks:CREDENTIAL`, or "
+        "`my_package.tokens:function` for a function of your own. It implies `sasl.mechanism=OAUTHBEARER`, and "
+        "`security.protocol=SASL_SSL` if you set no other. See [security](security.md#tokens-from-a-provider).",
+    ),
     # A producer would warn of consumer properties.  So every client gets only these.
     *_connection(
         _USED,

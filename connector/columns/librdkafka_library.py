@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.columns.native_library import POINTER, TEXT, Signatures, declare
+from pyspark_kafka_group.offsets.client_login import token_feed, without_provider
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -43,6 +44,11 @@ _SIGNATURES: Signatures = {
     "rd_kafka_error_destroy": (None, (POINTER,)),
     "rd_kafka_err2str": (TEXT, (_INT,)),
     "rd_kafka_destroy": (None, (POINTER,)),
+    "rd_kafka_oauthbearer_set_token": (
+        _INT,
+        (POINTER, TEXT, ctypes.c_int64, TEXT, ctypes.POINTER(TEXT), _SIZE, TEXT, _SIZE),
+    ),
+    "rd_kafka_oauthbearer_set_token_failure": (_INT, (POINTER, TEXT)),
 }
 
 _LEVELS = {4: logging.WARNING, 5: logging.INFO, 6: logging.INFO, 7: logging.DEBUG}
@@ -122,9 +128,10 @@ class LibrdkafkaHandle:
         kafka = self.kafka = load(signatures)
         self._callbacks = callbacks  # kept alive: librdkafka calls them
         self._log = log
+        self._tokens = token_feed(config)
         problem = ctypes.create_string_buffer(TEXT_BYTES)
         settings = kafka.rd_kafka_conf_new()
-        for name, value in {**config, "log.queue": "true"}.items():
+        for name, value in {**without_provider(config), "log.queue": "true"}.items():
             if kafka.rd_kafka_conf_set(settings, name.encode(), value.encode(), problem, TEXT_BYTES) != 0:
                 kafka.rd_kafka_conf_destroy(settings)
                 raise RefusedError(text_of(problem.value))
@@ -140,9 +147,34 @@ class LibrdkafkaHandle:
         # librdkafka's own threads could come after Python has ended.
         self._log_queue = kafka.rd_kafka_queue_new(handle)
         kafka.rd_kafka_set_log_queue(handle, self._log_queue)
+        self._renew_token()
 
-    def serve_log(self) -> None:
-        """Log the new lines of librdkafka."""
+    def serve(self) -> None:
+        """Log the new lines of librdkafka, and renew its token in time."""
+        self._renew_token()
+        self._serve_log()
+
+    def _renew_token(self) -> None:
+        # Deliberate: not in a callback.  librdkafka's own threads may call it after Python has ended.
+        token = None if self._tokens is None else self._tokens.due()
+        if isinstance(token, str):
+            self.kafka.rd_kafka_oauthbearer_set_token_failure(self.handle, token.encode())
+        elif token is not None:
+            problem = ctypes.create_string_buffer(TEXT_BYTES)
+            texts = [text.encode() for pair in token.extensions for text in pair]
+            if self.kafka.rd_kafka_oauthbearer_set_token(
+                self.handle,
+                token.text.encode(),
+                int(token.expires_at * 1000),
+                token.principal.encode(),
+                (TEXT * len(texts))(*texts),
+                len(texts),
+                problem,
+                TEXT_BYTES,
+            ):
+                self.kafka.rd_kafka_oauthbearer_set_token_failure(self.handle, problem.value)
+
+    def _serve_log(self) -> None:
         while line := self.kafka.rd_kafka_queue_poll(self._log_queue, 0):
             facility, text, level = TEXT(), TEXT(), _INT()
             found = self.kafka.rd_kafka_event_log(line, ctypes.byref(facility), ctypes.byref(text), ctypes.byref(level))
@@ -162,7 +194,7 @@ class LibrdkafkaHandle:
 
     def destroy(self) -> None:
         """Destroy the client.  All its other objects must already be destroyed."""
-        self.serve_log()
+        self._serve_log()
         # librdkafka keeps a reference to the log queue.  So no late line, perhaps with secrets, goes to stderr.
         self.kafka.rd_kafka_queue_destroy(self._log_queue)
         self.kafka.rd_kafka_destroy(self.handle)

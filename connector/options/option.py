@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from pyspark_kafka_group.cluster.properties.cloud_logins import PROVIDER, PROVIDER_CONFIG
 from pyspark_kafka_group.cluster.properties.kafka_properties import is_in_table
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.options.parsers import MalformedError
+
+_CREDENTIAL = "databricks.servicecredential"
 
 
 class Use(Enum):
@@ -145,7 +148,7 @@ def parse_options(
     OptionError
         If an option is unknown or malformed, or not allowed in this kind of read.  The error names the first one.
     """
-    given = {key.lower(): value for key, value in options.items()}
+    given = _with_databricks({key.lower(): value for key, value in options.items()})
     for key in given:
         if impossible is not None and key in impossible:
             raise OptionError(*impossible[key])
@@ -157,6 +160,16 @@ def parse_options(
         if (option.batch if batch else option.stream) is Use.NO and option.name in parsed:
             raise OptionError(option.name, *(_STREAM_ONLY if batch else _BATCH_ONLY))
     return parsed
+
+
+def _with_databricks(given: Mapping[str, str]) -> dict[str, str]:
+    """Return options with the token provider that Databricks' own option for a service credential means."""
+    names = {_CREDENTIAL: f"kafka.{PROVIDER}", f"{_CREDENTIAL}.scope": f"kafka.{PROVIDER_CONFIG}"}
+    for name, property_name in names.items():
+        if name in given and property_name in given:
+            raise OptionError(name, f"it is given together with {property_name}.", "Remove one.")
+    prefixes = {_CREDENTIAL: "databricks:", f"{_CREDENTIAL}.scope": "scope="}
+    return {names.get(name, name): prefixes.get(name, "") + value for name, value in given.items()}
 
 
 def check_required(parsed: ParsedOptions, table: Sequence[Option]) -> None:

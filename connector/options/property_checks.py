@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from pyspark_kafka_group.cluster.properties.client_config import value_of
+from pyspark_kafka_group.cluster.properties.cloud_logins import PROVIDER
 from pyspark_kafka_group.cluster.properties.java_login import JAAS
 from pyspark_kafka_group.cluster.properties.java_security import as_librdkafka
 from pyspark_kafka_group.cluster.properties.kafka_properties import DECIDING, PROPERTIES, KafkaProperty, Refusal
@@ -77,11 +78,16 @@ def _check_token_source(properties: Mapping[str, str]) -> None:
     if mechanism.strip().upper() != "OAUTHBEARER" or not protocol.startswith("sasl"):
         return
     oidc = properties.get("sasl.oauthbearer.method", "").strip().lower() == "oidc"
-    if not oidc and properties.get("enable.sasl.oauthbearer.unsecure.jwt", "").strip().lower() != "true":
+    if (
+        not oidc
+        and PROVIDER not in properties
+        and properties.get("enable.sasl.oauthbearer.unsecure.jwt", "").strip().lower() != "true"
+    ):
         raise OptionError(
             "kafka.sasl.oauthbearer.method",
-            "it is not oidc, so librdkafka would wait for tokens from a callback, which a Spark option cannot set.",
-            "Write oidc, with kafka.sasl.oauthbearer.client.id, .client.secret and .token.endpoint.url.",
+            "it is not oidc, and no token provider is named, so librdkafka would wait for tokens for ever.",
+            "Write oidc, with kafka.sasl.oauthbearer.client.id, .client.secret and .token.endpoint.url. Or name a "
+            f"token provider with kafka.{PROVIDER}.",
         )
 
 

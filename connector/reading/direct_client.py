@@ -47,7 +47,7 @@ from pyspark_kafka_group.reading.reader_client import OpenLibrdkafka, ReaderClie
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.types import Address, FetchError, ProtocolError, UnsafeLoginError, is_false
+from pyspark_kafka_group.wire.types import Address, FetchError, ProtocolError, StoppedLoginError, is_false
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -397,7 +397,7 @@ class DirectClient(ReaderClient):
         """Fall back from followers to leaders, or else to librdkafka.  Raise errors that need no fallback."""
         if isinstance(reason, KafkaGroupError):
             raise reason
-        if isinstance(reason, UnsafeLoginError):
+        if isinstance(reason, StoppedLoginError):
             raise AuthenticationError(str(reason))
         text = redact(str(reason) or type(reason).__name__, self._config)
         if self._search.follows(self._ranges):

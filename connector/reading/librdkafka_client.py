@@ -137,7 +137,7 @@ class LibrdkafkaClient(ReaderClient):
         while True:
             partition, until = self._partitions[tp], ends[tp]
             chunk = self._chunks.collect(tp, partition.position, until, most=most, wait_s=wait_s)
-            self._consumer.serve_log()
+            self._consumer.serve()
             if chunk.records:
                 self._last = tp
                 partition.position = until if chunk.follows == chunks.BEYOND else chunk.last_offset + 1
@@ -175,7 +175,7 @@ class LibrdkafkaClient(ReaderClient):
         self._chunks.drop()
 
     def discard(self) -> bool:
-        self._consumer.serve_log()
+        self._consumer.serve()
         return self._chunks.discard()
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from pyspark_kafka_group.cluster.properties.client_config import client_error
 from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.from_messages import Columns, RecordBatchBuilder, collect
 from pyspark_kafka_group.offsets.client_log import ClientLog
+from pyspark_kafka_group.offsets.client_login import with_tokens
 from pyspark_kafka_group.offsets.errors import UnexpectedRecordError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records, log, note
@@ -35,7 +36,8 @@ def open_consumer(config: Mapping[str, str], errors: dict[int, KafkaError]) -> C
 
     # The callback references only the errors.  A reference to the client would keep a dropped consumer alive.
     try:
-        return Consumer({**config, "error_cb": partial(note, errors)}, logger=ClientLog(log, config))
+        settings = with_tokens(config)
+        return Consumer({**settings, "error_cb": partial(note, errors)}, logger=ClientLog(log, config))
     except (KafkaException, ValueError, TypeError) as problem:
         raise client_error(problem, config) from None
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pyspark_kafka_group.offsets.redaction import redact
+from pyspark_kafka_group.offsets.client_login import client_text
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class ReaderClient(ABC):
 
     def text_of(self, error: KafkaError) -> str:
         """Return the error's name and librdkafka's text, without secrets."""
-        return redact(f"{error.name()}: {error.str()}", self._config)
+        return client_text(f"{error.name()}: {error.str()}", self._config)
 
 
 class OpenLibrdkafka(Protocol):

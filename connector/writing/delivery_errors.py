@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pyspark_kafka_group.offsets.client_login import client_text
 from pyspark_kafka_group.offsets.errors import AuthenticationError, DeliveryError, KafkaGroupError
-from pyspark_kafka_group.offsets.redaction import redact
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -71,11 +71,11 @@ def delivery_error(
         The last error of the client's connections.
     """
     name = error.name()
-    text = redact(error.str(), properties)
+    text = client_text(error.str(), properties)
     if name in _REFUSED:
         where = f"{topic}: " if topic else ""
         return AuthenticationError(f"{where}a record could not be written: {name} ({text}). {_REFUSED[name]}")
     remedy = _REMEDIES.get(name, _ELSE)
     if name == "_MSG_TIMED_OUT" and last_error:
-        remedy += f" The client's last error: {redact(last_error, properties)}."
+        remedy += f" The client's last error: {client_text(last_error, properties)}."
     return DeliveryError(topic=topic, partition=partition, code=name, text=text, remedy=remedy)

@@ -137,6 +137,7 @@ class NativeProducer(SinkProducer):
                     return
 
     def send(self, rows: Rows) -> None:
+        self._client.serve()  # a kept producer may have rested for longer than its token lives
         wanted, alive = self._layout(rows)
         error, at, empty_at = _INT32(), 0, -1
         functions, handle, layout = ctypes.byref(self._functions), self._handle, ctypes.byref(wanted)
@@ -214,7 +215,7 @@ class NativeProducer(SinkProducer):
 
     def _poll(self, timeout_ms: int) -> None:
         self._kafka.rd_kafka_poll(self._handle, timeout_ms)
-        self._client.serve_log()
+        self._client.serve()
 
     def _check(self, problem: int | None) -> None:
         """Raise the ``rd_kafka_error_t`` that a call has returned, if there is one."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark_kafka_group.cluster.properties.client_config import client_error
 from pyspark_kafka_group.offsets.client_log import ClientLog
+from pyspark_kafka_group.offsets.client_login import with_tokens
 from pyspark_kafka_group.writing.delivery_errors import delivery_error
 from pyspark_kafka_group.writing.record_rows import Rows, each
 
@@ -130,7 +131,7 @@ class MessageProducer(SinkProducer):
         from confluent_kafka import KafkaException, Producer
 
         settings: dict[str, Any] = {
-            **config,
+            **with_tokens(config),
             "delivery.report.only.error": True,  # the binding accepts only a boolean here
             "error_cb": self._note,
             "on_delivery": self._delivered,

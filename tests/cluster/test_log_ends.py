@@ -27,7 +27,7 @@ from pyspark_kafka_group.wire.topic_requests import (
     PartitionMetadata,
     TopicMetadata,
 )
-from pyspark_kafka_group.wire.types import Address, UnsafeLoginError
+from pyspark_kafka_group.wire.types import Address, StoppedLoginError
 from tests.wire import answers
 from tests.wire.fake_broker import HANG_UP, SILENCE, Answer, FakeBroker
 
@@ -318,7 +318,7 @@ def test_a_login_that_is_broken_off_ends_the_query(logs: LogEnds, monkeypatch: p
     """Another client would go through with it, and give the password away."""
 
     def refuse(_address: Address) -> BrokerConnection:
-        raise UnsafeLoginError("too few iterations")
+        raise StoppedLoginError("too few iterations")
 
     monkeypatch.setattr(logs, "_connect", refuse)
     with pytest.raises(AuthenticationError, match="too few"):

@@ -21,7 +21,8 @@ import trustme
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.connection_security import security_of
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.oauth import ClientSecret, TokenEndpoint, Tokens
+from pyspark_kafka_group.wire.oauth import ClientSecret, TokenEndpoint
+from pyspark_kafka_group.wire.token_cache import Tokens
 from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, RefusedCredentialsError
 from tests.wire.login_broker import Broker, broker, secured
 
@@ -269,14 +270,14 @@ def test_connections_share_a_token_until_most_of_its_life_is_over() -> None:
     with endpoint() as server:
         tokens = Tokens(of(server))
         with ThreadPoolExecutor(4) as threads:
-            found = {*threads.map(lambda _: tokens.current(soon()), range(8))}
+            found = {*threads.map(lambda _: tokens.current(soon()).text, range(8))}
         assert found == {"token-1"}
         assert len(server.asked) == 1
         server.answer = {**GOOD, "access_token": "token-2", "expires_in": 0}
         tokens.forget("another one")
-        assert tokens.current(soon()) == "token-1"
+        assert tokens.current(soon()).text == "token-1"
         tokens.forget("token-1")
-        assert [tokens.current(soon()), tokens.current(soon())] == ["token-2", "token-2"]
+        assert [tokens.current(soon()).text, tokens.current(soon()).text] == ["token-2", "token-2"]
         assert len(server.asked) == 3, "the second one was over at once"
 
 
@@ -291,7 +292,7 @@ def test_who_waits_for_another_ones_question_waits_no_longer_than_his_own_time()
         with pytest.raises(TimeoutError):
             tokens.current(Deadline.after(0.05))
         first.join()
-        assert tokens.current(soon()) == "token-1"
+        assert tokens.current(soon()).text == "token-1"
 
 
 # -- what brokers are told

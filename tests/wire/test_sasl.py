@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_kafka_group.wire.sasl import Conversation, plain, scram
-from pyspark_kafka_group.wire.types import ProtocolError, UnsafeLoginError
+from pyspark_kafka_group.wire.types import ProtocolError, StoppedLoginError
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -77,7 +77,7 @@ def test_too_few_iterations_are_refused_before_the_proof_is_sent(iterations: byt
     """As Java's client does; librdkafka would send the proof."""
     conversation = example()
     next(conversation)
-    with pytest.raises(UnsafeLoginError, match=r"iterations, fewer than the 4096 .* kafka\.bootstrap\.servers"):
+    with pytest.raises(StoppedLoginError, match=r"iterations, fewer than the 4096 .* kafka\.bootstrap\.servers"):
         conversation.send(SERVER_FIRST.replace(b"i=4096", b"i=" + iterations))
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NoReturn
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.properties.client_config import Properties, client_error, client_properties
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind
+from pyspark_kafka_group.offsets.client_login import client_text, with_tokens
 from pyspark_kafka_group.offsets.errors import GroupError
-from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode, is_of_group
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _consumer(properties: Properties) -> Consumer:
         "log_level": 0,
     }
     try:
-        return Consumer(config)
+        return Consumer(with_tokens(config))
     except (KafkaException, ValueError, TypeError) as problem:
         raise client_error(problem, properties) from None
 
@@ -168,4 +168,4 @@ def _read(consumer: Consumer, group_id: str, since_ms: int | None) -> Iterator[L
 def _refuse(error: KafkaError, properties: Properties) -> NoReturn:
     if error.name() in _HIDDEN:
         raise OffsetsTopicUnreadableError(error.name()) from None
-    raise TryAgainError(f"{OFFSETS_TOPIC}: {error.name()}: {redact(error.str(), properties)}") from None
+    raise TryAgainError(f"{OFFSETS_TOPIC}: {error.name()}: {client_text(error.str(), properties)}") from None

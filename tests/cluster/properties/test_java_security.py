@@ -161,7 +161,7 @@ REFUSED: list[tuple[dict[str, str], str, str]] = [
     (
         {"sasl.login.callback.handler.class": "my.Handler"},
         "sasl.login.callback.handler.class",
-        "it is a property of the Java client",
+        "it is a class of Java",
     ),
     ({JAAS: login(KERBEROS, "useKeyTab=true keyTab='/k'")}, JAAS, "its option principal is missing."),
     ({JAAS: login(KERBEROS, "keyTab='/k' principal=me")}, JAAS, "Write useKeyTab=true with keyTab and principal"),
@@ -251,6 +251,7 @@ def test_table_names_what_is_translated() -> None:
     assert {row.key for row in TABLE if not row.instead} == {
         *LOGIN_KEYS,
         *STORE_KEYS,
+        "sasl.mechanism",
         "ssl.cipher.suites",
         "ssl.endpoint.identification.algorithm",
     }

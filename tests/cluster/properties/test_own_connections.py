@@ -62,6 +62,7 @@ MATTERS: dict[str, tuple[dict[str, str], str]] = {
     "sasl.oauthbearer.grant.type": ({**BY_ID, **URL}, GRANT),
     "sasl.oauthbearer.metadata.authentication.type": (TOKEN, "azure_imds"),
     "sasl.oauthbearer.method": ({**BY_ID, **URL}, "default"),
+    "sasl.oauthbearer.provider": (TOKEN, "a:b"),
     "sasl.oauthbearer.token.endpoint.url": (BY_ID, "https://127.0.0.1:1/"),
     "https.ca.location": ({**BY_ID, **URL}, "/nowhere"),
     "https.ca.pem": ({**BY_ID, **URL}, "none"),

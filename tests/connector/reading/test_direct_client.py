@@ -26,7 +26,7 @@ from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.messages import FETCH
-from pyspark_kafka_group.wire.types import Address, UnsafeLoginError
+from pyspark_kafka_group.wire.types import Address, StoppedLoginError
 from tests.connector.reading.clients import need_native_library
 from tests.connector.reading.test_read_ranges import filled_topic, numbered, produce
 
@@ -195,7 +195,7 @@ def test_what_librdkafka_must_not_do_either_is_an_error(
 ) -> None:
     """A login that would give the password away, say; librdkafka would go through with it."""
     tp = TopicPartition(filled_topic(kafka, numbered(10)), 0)
-    refusal = UnsafeLoginError("too few iterations")
+    refusal = StoppedLoginError("too few iterations")
 
     def connect(_address: Address, **_more: object) -> BrokerConnection:
         raise refusal

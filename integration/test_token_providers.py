@@ -1,0 +1,158 @@
+"""Tokens from a callable of the user: they end while a query runs, they are shared, and a failure has its cause."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+from pyspark.sql import SparkSession
+
+from integration.cluster import committed, produce
+from integration.pipelines import Pipeline, wait_for
+from integration.token_server import TokenServer
+from pyspark_kafka_group.testing import LocalKafka
+
+LIFE_S = 5
+"""A token is asked for again after 4 s.  The broker ends each login with its token."""
+
+RECORDS = 100
+
+
+@pytest.fixture(scope="module")
+def tokens() -> Iterator[TokenServer]:
+    with TokenServer("etl", "the-secret-of-etl", LIFE_S) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def broker(tokens: TokenServer) -> Iterator[LocalKafka]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", tokens.java_options)
+        kafka = tokens.broker().start()
+    with kafka:
+        yield kafka
+
+
+def provider(tokens: TokenServer, secret: str = "the-secret-of-etl") -> dict[str, str]:
+    return {
+        "kafka.sasl.oauthbearer.provider": "integration.token_providers:Vault.token",
+        "kafka.sasl.oauthbearer.config": f"{tokens.token_url} etl {secret}",
+    }
+
+
+@pytest.fixture
+def options(broker: LocalKafka, tokens: TokenServer, request: pytest.FixtureRequest) -> dict[str, str]:
+    """Return the options of a source; the test's own topic is ``request.node.name``'s."""
+    return {
+        "kafka.bootstrap.servers": broker.secured_bootstrap_servers,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.group.id": f"group-{request.node.name}",
+        "startingOffsets": "earliest",
+        **provider(tokens),
+    }
+
+
+@pytest.mark.parametrize("mode", ["transaction", "plain"])
+def test_a_query_outlives_its_tokens(
+    broker: LocalKafka, tokens: TokenServer, pipeline: Callable[..., Pipeline], options: Mapping[str, str], mode: str
+) -> None:
+    topic = f"outlives-{mode}"
+    broker.create_topic(topic, 2)
+    issued, begin = len(tokens.issued), time.monotonic()
+    query = pipeline(topic, commitMode=mode).start(processingTime="500 milliseconds")
+    rounds = 0
+    while time.monotonic() < begin + 4.5 * LIFE_S:
+        produce(broker.bootstrap_servers, topic, {0: RECORDS, 1: RECORDS})
+        rounds += 1
+        query.wait_for_rows(rounds * 2 * RECORDS)
+        time.sleep(1)
+    end = {0: rounds * RECORDS, 1: rounds * RECORDS}
+    wait_for(
+        lambda: committed(broker.bootstrap_servers, options["kafka.group.id"], topic, [0, 1]) == end, "all is committed"
+    )
+    query.stop_cleanly()
+    assert len({(row.partition, row.offset) for row in query.rows}) == len(query.rows) == rounds * 2 * RECORDS
+    assert not query.events("lost"), "the member kept its place"
+    asked = len(tokens.issued) - issued
+    # Some processes have tokens: the source, and Spark's workers.  None asks for one with each connection.
+    processes = 4
+    assert 4 <= asked <= processes * ((time.monotonic() - begin) / (0.8 * LIFE_S) + 1)
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_the_sink_outlives_its_tokens(
+    broker: LocalKafka, spark: SparkSession, options: dict[str, str], delivery: str
+) -> None:
+    topic = f"sink-{delivery}"
+    broker.create_topic(topic, 1)
+    connection = {key: value for key, value in options.items() if key.startswith("kafka.") and "group" not in key}
+    begin, rounds = time.monotonic(), 0
+    while time.monotonic() < begin + 2.2 * LIFE_S:
+        rows = spark.range(RECORDS, numPartitions=1).selectExpr("CAST(id AS STRING) AS value")
+        rows.write.format("kafka-group").options(**connection).options(topic=topic, delivery=delivery).mode(
+            "append"
+        ).save()
+        rounds += 1
+        time.sleep(1)
+    read = spark.read.format("kafka-group").options(**connection).option("subscribe", topic).load()
+    assert read.count() == rounds * RECORDS
+
+
+def test_the_cause_of_a_failure_is_in_the_error(
+    broker: LocalKafka, tokens: TokenServer, pipeline: Callable[..., Pipeline], spark: SparkSession
+) -> None:
+    broker.create_topic("refused", 1)
+    wrong = provider(tokens, "not-the-secret")
+    begin = time.monotonic()
+    text = pipeline("refused", **wrong).start().failure()
+    assert (
+        "Option 'kafka.sasl.oauthbearer.provider': the token provider 'integration.token_providers:Vault.token'" in text
+    )
+    assert "the vault is sealed: HTTP 401" in text
+    assert "not-the-secret" not in text
+    assert time.monotonic() - begin < 40
+    connection = {
+        "kafka.bootstrap.servers": broker.secured_bootstrap_servers,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        **wrong,
+    }
+    with pytest.raises(Exception, match="the vault is sealed: HTTP 401"):
+        spark.read.format("kafka-group").options(**connection).option("subscribe", "refused").load().count()
+    with pytest.raises(Exception, match="the vault is sealed: HTTP 401"):
+        spark.range(3).selectExpr("CAST(id AS STRING) AS value").write.format("kafka-group").options(
+            **connection
+        ).options(topic="refused").mode("append").save()
+
+
+def test_a_query_ends_with_the_cause_when_its_tokens_cannot_be_renewed(
+    broker: LocalKafka, tokens: TokenServer, pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("revoked", 2)
+    produce(broker.bootstrap_servers, "revoked", {0: RECORDS, 1: RECORDS})
+    query = pipeline("revoked").start(processingTime="500 milliseconds")
+    query.wait_for_rows(2 * RECORDS)
+    monkeypatch.setattr(tokens, "_login", "Basic of-another-secret")
+    text = query.failure()
+    assert "the vault is sealed: HTTP 401" in text
+    assert not [token for token in tokens.issued if token in text]
+    assert "after [redacted]" in text
+
+
+def test_a_short_failure_of_the_provider_is_bridged(
+    broker: LocalKafka, tokens: TokenServer, pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "lifetime_s", 40)
+    broker.create_topic("bridged", 2)
+    query = pipeline("bridged").start(processingTime="500 milliseconds")
+    produce(broker.bootstrap_servers, "bridged", {0: RECORDS, 1: RECORDS})
+    query.wait_for_rows(2 * RECORDS)
+    issued = len(tokens.issued)
+    with monkeypatch.context() as away:
+        away.setattr(tokens, "_login", "Basic of-another-secret")
+        refused = tokens.refused
+        wait_for(lambda: tokens.refused > refused, "a renewal fails", timeout_s=60)
+    wait_for(lambda: len(tokens.issued) > issued, "the next renewal succeeds", timeout_s=30)
+    produce(broker.bootstrap_servers, "bridged", {0: RECORDS, 1: RECORDS})
+    query.wait_for_rows(4 * RECORDS)
+    query.stop_cleanly()

@@ -1,0 +1,104 @@
+"""Tokens for clients of librdkafka: the one place that passes them on.
+
+Clients get the same tokens as our own connections, from the provider that a property names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
+from pyspark_kafka_group.offsets.redaction import redact
+from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.token_cache import RETRY_S, TIMEOUT_S, Token, Tokens, tokens_of
+from pyspark_kafka_group.wire.token_providers import PROVIDER, PROVIDER_CONFIG, last_failure, token_provider
+from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, StoppedLoginError
+
+_PATIENCE_S = 30.0
+
+# What confluent-kafka reports instead of the exception (2.16).
+_HIDDEN = "OAuth callback raised exception"
+
+
+def with_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a confluent-kafka client, with a callback in place of a token provider.
+
+    Raises
+    ------
+    AuthenticationError
+        If the provider fails.  confluent-kafka would hide the cause.
+    OptionError
+        If this process cannot import the provider.
+    """
+    found = _tokens_for(config)
+    if found is None:
+        return dict(config)
+    return {**without_provider(config), "oauth_cb": partial(_answer, found)}
+
+
+def _tokens_for(config: Mapping[str, Any]) -> Tokens | None:
+    """Return the tokens of the provider in a configuration, after a first one; None without a provider."""
+    if PROVIDER not in config:
+        return None
+    try:
+        found = tokens_of(token_provider(config))
+        with suppress(OSError):  # the client asks again
+            found.current(Deadline.after(_PATIENCE_S))
+    except PropertyError as problem:
+        raise OptionError(f"kafka.{problem.key}", problem.problem, problem.remedy) from None
+    except StoppedLoginError as problem:
+        raise AuthenticationError(str(problem)) from None
+    return found
+
+
+def without_provider(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration without the properties of a token provider, which librdkafka does not know."""
+    if PROVIDER not in config:
+        return dict(config)
+    return {key: value for key, value in config.items() if key not in (PROVIDER, PROVIDER_CONFIG)}
+
+
+class TokenFeed:
+    """The tokens for a client of librdkafka that has no callback, each once.
+
+    Parameters
+    ----------
+    tokens : Tokens
+        The source.
+    """
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._next_at = Deadline.after(0)
+
+    def due(self) -> Token | str | None:
+        """Return the token that the client needs now, or why there is none; None if it needs no other one."""
+        if not self._next_at.passed:
+            return None
+        self._next_at = Deadline.after(RETRY_S)
+        try:
+            token = self._tokens.current(Deadline.after(TIMEOUT_S))
+        except (OSError, ProtocolError) as problem:
+            return str(problem)
+        if not token.good_until.passed:
+            self._next_at = token.good_until
+        return token
+
+
+def token_feed(config: Mapping[str, Any]) -> TokenFeed | None:
+    """Return the tokens for a client without a callback; None without a provider.  See :func:`with_tokens`."""
+    found = _tokens_for(config)
+    return None if found is None else TokenFeed(found)
+
+
+def _answer(tokens: Tokens, _: str) -> tuple[str, float, str, dict[str, str]]:
+    token = tokens.current(Deadline.after(_PATIENCE_S))
+    return token.text, token.expires_at, token.principal, dict(token.extensions)
+
+
+def client_text(text: str, properties: Mapping[str, str]) -> str:
+    """Return a text of librdkafka without secrets, and with the cause if a token provider has failed."""
+    return redact(text.replace(_HIDDEN, last_failure() or _HIDDEN), properties)

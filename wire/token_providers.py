@@ -1,0 +1,253 @@
+"""Tokens for SASL's OAUTHBEARER from a callable of Python, which a property names.
+
+The callable is one of `cloud_tokens`, or the user's own.  Each process imports it for itself.  Errors contain the
+cause, but nothing that looks like a token.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
+from functools import lru_cache
+from typing import Any
+
+from pyspark_kafka_group.wire import cloud_tokens
+from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.name_lookup import addresses
+from pyspark_kafka_group.wire.token_cache import SHARE, TIMEOUT_S, Token, recent_tokens
+from pyspark_kafka_group.wire.types import PropertyError, StoppedLoginError
+
+PROVIDER = "sasl.oauthbearer.provider"
+"""The property that names a provider."""
+
+PROVIDER_CONFIG = "sasl.oauthbearer.config"
+"""The text that a provider gets."""
+
+_FORMS = "msk:REGION, entra:HOST, google, databricks:CREDENTIAL, or my_package.my_module:function"
+_READY: Mapping[str, cloud_tokens.Ready] = {
+    "msk": cloud_tokens.msk,
+    "entra": cloud_tokens.entra,
+    "google": cloud_tokens.google,
+    "databricks": cloud_tokens.databricks,
+}
+_IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+_TOKEN = re.compile(r"[\w.~+/-]+=*", re.ASCII)  # RFC 6750, section 2.1
+_NAME = re.compile(r"(?!auth$)[A-Za-z]+")  # RFC 7628, section 3.1
+_VALUE = re.compile(r"[\t\r\n -~]*")
+_MILLISECONDS = 1e11  # as seconds, a date in the year 5138
+
+_SECRET = re.compile(
+    r"""
+    \bbearer\s+\S+
+    | \beyJ[\w-]{8,}[\w.-]*                                                      # a JSON Web Token
+    | (?P<name>(?:secret|token|password|signature|assertion|credential|key)[\w-]*["']?\s*[=:]\s*["']?)[^\s"',;&]{12,}
+    | [\w+=.~-]{64,}
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_MOST_CHARACTERS = 2000
+
+# What the user has to correct.  Other errors of the system pass, or may pass.
+_FINAL = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
+
+_last_failure = ""
+
+
+class NoTokenError(StoppedLoginError):
+    """A token provider failed, or returned something else than a token.  The text contains the cause."""
+
+
+class TokenProvider:
+    """Calls a provider, one call at a time.
+
+    Parameters
+    ----------
+    name : str
+        The name in the property, for errors.
+    call : callable
+        Gets the text of ``sasl.oauthbearer.config``.  Returns a token and the time of its end in seconds since 1970,
+        and optionally a principal, and a mapping of extensions.
+    config : str
+        The text.
+    """
+
+    def __init__(self, name: str, call: Callable[[str], Any], config: str) -> None:
+        self._name = name
+        self._call = call
+        self._config = config
+        self._running: Future[Any] | None = None
+
+    def fetch(self, deadline: Deadline) -> Token:
+        """Return a new token.
+
+        Raises
+        ------
+        OSError
+            If the provider cannot reach a server, or does not return in time.  A later call waits for the same answer.
+        NoTokenError
+            If the provider fails, or returns no token.
+        """
+        running = self._running
+        if running is None:
+            running = self._running = Future()
+            # Deliberate: a thread.  A provider that never returns would block the caller for ever.
+            threading.Thread(target=self._run, args=(running,), name="kafka-group-token", daemon=True).start()
+        if not wait([running], deadline.within(TIMEOUT_S).left_s).done:
+            raise self._noted(TimeoutError("does not answer. The source asks again, and waits for the same answer."))
+        self._running = None
+        try:
+            answer = running.result()
+        except Exception as problem:
+            raise self._failure(problem) from None
+        return self._token(answer)
+
+    def _run(self, future: Future[Any]) -> None:
+        try:
+            future.set_result(self._call(self._config))
+        except BaseException as problem:
+            future.set_exception(problem if isinstance(problem, Exception) else RuntimeError(_text(problem)))
+
+    def _token(self, answer: Any) -> Token:
+        if not isinstance(answer, tuple | list) or not 2 <= len(answer) <= 4:
+            raise self._wrong(f"returned a {type(answer).__name__} and not (token, expiry)")
+        values: list[Any] = [*answer, None, None]
+        text, expires_at, principal, extensions = values[:4]
+        if not isinstance(text, str) or not _TOKEN.fullmatch(text):
+            raise self._wrong("returned a token that cannot be sent: not a text, empty, or with other characters")
+        if isinstance(expires_at, bool) or not isinstance(expires_at, int | float):
+            raise self._wrong(f"returned a {type(expires_at).__name__} as expiry")
+        if expires_at > _MILLISECONDS:
+            raise self._wrong("returned an expiry in milliseconds")
+        life_s = expires_at - time.time()
+        if not life_s > 0:
+            raise self._wrong("returned a token that has expired. Or the clock of this machine is wrong")
+        if not isinstance(principal, str | None):
+            raise self._wrong(f"returned a {type(principal).__name__} as principal")
+        return Token(
+            text,
+            Deadline.after(SHARE * life_s),
+            Deadline.after(life_s),
+            expires_at,
+            principal or "",
+            tuple(self._extensions(extensions)),
+        )
+
+    def _extensions(self, found: Any) -> Iterator[tuple[str, str]]:
+        if not isinstance(found, Mapping | None):
+            raise self._wrong(f"returned a {type(found).__name__} as extensions")
+        for name, value in dict(found or {}).items():
+            if not (
+                isinstance(name, str) and _NAME.fullmatch(name) and isinstance(value, str) and _VALUE.fullmatch(value)
+            ):
+                raise self._wrong("returned an extension that cannot be sent (RFC 7628)")
+            yield name, value
+
+    def _wrong(self, problem: str) -> Exception:
+        return self._noted(
+            NoTokenError(f"{problem}. Return (token, expiry in seconds since 1970[, principal[, extensions]]).")
+        )
+
+    def _failure(self, problem: Exception) -> Exception:
+        network = next(
+            (one for one in _chain(problem) if isinstance(one, OSError) and not isinstance(one, _FINAL)), None
+        )
+        kind = NoTokenError if network is None else ConnectionError
+        return self._noted(kind(f"failed with {_text(problem)}. Check the credentials that it uses, in this process."))
+
+    def _noted(self, problem: Exception) -> Exception:
+        """Return the error with the name of the provider, and remember its text for librdkafka's clients."""
+        global _last_failure  # noqa: PLW0603
+        _last_failure = f"Option 'kafka.{PROVIDER}': the token provider {self._name!r} {problem}"
+        return type(problem)(_last_failure)
+
+
+def last_failure() -> str:
+    """Return the text of the last failure of a provider in this process; empty if there was none."""
+    return _last_failure
+
+
+def token_provider(config: Mapping[str, str]) -> TokenProvider:
+    """Return the provider that properties name, the same for all clients of this process.
+
+    Raises
+    ------
+    PropertyError
+        If this process cannot import it.
+    """
+    name = config[PROVIDER].strip()
+    check_name(name)
+    kind = name.partition(":")[0]
+    server = ""
+    if kind in _READY and config.get("bootstrap.servers"):
+        server = addresses(config["bootstrap.servers"], config.get("security.protocol", ""))[0].host
+    return _provider(os.getpid(), name, config.get(PROVIDER_CONFIG, ""), server)
+
+
+@lru_cache(maxsize=8)
+def _provider(_pid: int, name: str, config: str, server: str) -> TokenProvider:
+    kind, _, rest = name.partition(":")
+    try:
+        call = _READY[kind](rest, config, server) if kind in _READY else _imported(kind, rest)
+    except cloud_tokens.NotReadyError as problem:
+        raise PropertyError(problem.key, f"{name}: {problem.problem}", problem.remedy) from None
+    return TokenProvider(name, call, config)
+
+
+def check_name(name: str) -> None:
+    """Raise :class:`PropertyError` if the text cannot be the name of a provider.  Import nothing."""
+    kind, colon, rest = name.partition(":")
+    if kind == "google":
+        valid = not colon
+    elif kind in _READY:
+        valid = bool(colon) and (bool(rest) or kind == "msk")
+    else:
+        valid = _IMPORT_PATH.fullmatch(name) is not None
+    if not valid:
+        raise PropertyError(PROVIDER, f"{name!r} names no token provider.", f"Write {_FORMS}.")
+
+
+def _imported(module: str, path: str) -> Callable[[str], Any]:
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as problem:
+        raise cloud_tokens.NotReadyError(
+            PROVIDER,
+            f"this process cannot import {module}: {_text(problem)}.",
+            "Install the module, with what it imports, into the Python of the driver and of each executor. Or give it "
+            "to Spark (--py-files, spark.submit.pyFiles).",
+        ) from None
+    for attribute in path.split("."):
+        found = getattr(found, attribute, None)
+    if not callable(found):
+        problem_text = "is not callable" if found is not None else "does not exist"
+        raise cloud_tokens.NotReadyError(
+            PROVIDER, f"{path} in {module} {problem_text}.", "Name a function that returns a token and its expiry."
+        )
+    call: Callable[[str], Any] = found
+    return call
+
+
+def _chain(problem: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    one: BaseException | None = problem
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        yield one
+        one = one.__cause__ or one.__context__
+
+
+def _text(problem: BaseException) -> str:
+    """Return the kind and the text of an error, without what looks like a secret."""
+    text = " ".join(str(problem).split())
+    for token in recent_tokens():
+        text = text.replace(token, "[redacted]")
+    text = _SECRET.sub(lambda found: f"{found['name'] or ''}[redacted]", text)
+    if len(text) > _MOST_CHARACTERS:
+        text = f"{text[:_MOST_CHARACTERS]}..."
+    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
