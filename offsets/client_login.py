@@ -5,6 +5,7 @@ Clients get the same tokens as our own connections, from the provider that a pro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -13,14 +14,17 @@ from typing import Any
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.token_cache import RETRY_S, TIMEOUT_S, Token, Tokens, tokens_of
-from pyspark_kafka_group.wire.token_providers import PROVIDER, PROVIDER_CONFIG, last_failure, token_provider
+from pyspark_kafka_group.wire.token_cache import TIMEOUT_S, Token, Tokens, tokens_of
+from pyspark_kafka_group.wire.token_providers import PROVIDER, PROVIDER_CONFIG, failure, token_provider
 from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, StoppedLoginError
 
 _PATIENCE_S = 30.0
+_RETRY_S = 1.0  # the cache decides when to ask the provider again
 
 # What confluent-kafka reports instead of the exception (2.16).
 _HIDDEN = "OAuth callback raised exception"
+
+_LOGIN = re.compile(r"authentication|SASL", re.IGNORECASE)
 
 
 def with_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,7 +82,7 @@ class TokenFeed:
         """Return the token that the client needs now, or why there is none; None if it needs no other one."""
         if not self._next_at.passed:
             return None
-        self._next_at = Deadline.after(RETRY_S)
+        self._next_at = Deadline.after(_RETRY_S)
         try:
             token = self._tokens.current(Deadline.after(TIMEOUT_S))
         except (OSError, ProtocolError) as problem:
@@ -86,6 +90,11 @@ class TokenFeed:
         if not token.good_until.passed:
             self._next_at = token.good_until
         return token
+
+
+def needs_service(config: Mapping[str, Any]) -> bool:
+    """Return whether a client without a callback works only while somebody renews its token."""
+    return PROVIDER in config
 
 
 def token_feed(config: Mapping[str, Any]) -> TokenFeed | None:
@@ -100,5 +109,10 @@ def _answer(tokens: Tokens, _: str) -> tuple[str, float, str, dict[str, str]]:
 
 
 def client_text(text: str, properties: Mapping[str, str]) -> str:
-    """Return a text of librdkafka without secrets, and with the cause if a token provider has failed."""
-    return redact(text.replace(_HIDDEN, last_failure() or _HIDDEN), properties)
+    """Return a text of librdkafka without secrets.  If it is about a login, add why a token provider fails."""
+    cause = failure()
+    if cause and _HIDDEN in text:
+        text = text.replace(_HIDDEN, cause)
+    elif cause and _LOGIN.search(text):
+        text = f"{text}. {cause}"
+    return redact(text, properties)

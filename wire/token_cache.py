@@ -24,7 +24,7 @@ TIMEOUT_S = 10.0
 """How long a token may take, unless connecting as a whole has less time."""
 
 RETRY_S = 10.0
-"""How long after a failed renewal to ask again, as in librdkafka.  The current token is used meanwhile."""
+"""How long after a failed renewal to ask again, at the most.  The current token is used meanwhile."""
 
 _recent: deque[str] = deque(maxlen=16)
 
@@ -102,8 +102,8 @@ class Tokens:
         except (OSError, ProtocolError) as problem:
             if old is None or old.ends.passed:
                 raise
-            self._try_at = Deadline.after(RETRY_S)
-            _log.warning("The token was not renewed. It is valid for another %.0f s: %s", old.ends.left_s, problem)
+            self._try_at = Deadline.after(min(RETRY_S, old.ends.left_s / 4))
+            _log.warning("The token was not renewed, but is valid for another %.0f s. %s", old.ends.left_s, problem)
             return old
         _recent.append(token.text)
         return token

@@ -56,7 +56,8 @@ _MOST_CHARACTERS = 2000
 # What the user has to correct.  Other errors of the system pass, or may pass.
 _FINAL = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
 
-_last_failure = ""
+_failing: dict[str, str] = {}
+"""Texts of failures since the last success, by the name of the provider."""
 
 
 class NoTokenError(StoppedLoginError):
@@ -105,7 +106,9 @@ class TokenProvider:
             answer = running.result()
         except Exception as problem:
             raise self._failure(problem) from None
-        return self._token(answer)
+        token = self._token(answer)
+        _failing.pop(self._name, None)
+        return token
 
     def _run(self, future: Future[Any]) -> None:
         try:
@@ -162,14 +165,13 @@ class TokenProvider:
 
     def _noted(self, problem: Exception) -> Exception:
         """Return the error with the name of the provider, and remember its text for librdkafka's clients."""
-        global _last_failure  # noqa: PLW0603
-        _last_failure = f"Option 'kafka.{PROVIDER}': the token provider {self._name!r} {problem}"
-        return type(problem)(_last_failure)
+        text = _failing[self._name] = f"Option 'kafka.{PROVIDER}': the token provider {self._name!r} {problem}"
+        return type(problem)(text)
 
 
-def last_failure() -> str:
-    """Return the text of the last failure of a provider in this process; empty if there was none."""
-    return _last_failure
+def failure() -> str:
+    """Return why a provider of this process fails now; empty if none does."""
+    return " ".join(_failing.values())
 
 
 def token_provider(config: Mapping[str, str]) -> TokenProvider:

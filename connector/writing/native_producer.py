@@ -137,7 +137,6 @@ class NativeProducer(SinkProducer):
                     return
 
     def send(self, rows: Rows) -> None:
-        self._client.serve()  # a kept producer may have rested for longer than its token lives
         wanted, alive = self._layout(rows)
         error, at, empty_at = _INT32(), 0, -1
         functions, handle, layout = ctypes.byref(self._functions), self._handle, ctypes.byref(wanted)

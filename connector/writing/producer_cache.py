@@ -14,6 +14,7 @@ from functools import cache
 
 from pyspark_kafka_group.columns.librdkafka_library import load_problem
 from pyspark_kafka_group.columns.native_library import reader_override
+from pyspark_kafka_group.offsets.client_login import needs_service
 from pyspark_kafka_group.writing.native_producer import SIGNATURES, NativeProducer
 from pyspark_kafka_group.writing.native_rows import PRODUCE
 from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer, log
@@ -40,6 +41,10 @@ def lease(config: Mapping[str, str]) -> Iterator[SinkProducer]:
     except BaseException:
         producer.close()
         raise
+    if needs_service(config):
+        # Deliberate: not kept.  Without a task, nobody would renew its token, and it would try to log in for ever.
+        producer.close()
+        return
     _idle[key] = producer
     for surplus in [kept for kept in _idle if kept[0] == key[0]][:-_MAX_IDLE]:
         _idle.pop(surplus).close()

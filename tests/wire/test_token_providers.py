@@ -1,0 +1,266 @@
+"""Token providers: their names, what callables may return, what failures show, and how long tokens are used."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from pyspark_kafka_group.wire import token_providers
+from pyspark_kafka_group.wire.connection_security import security_of
+from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.token_cache import Tokens, recent_tokens, tokens_of
+from pyspark_kafka_group.wire.token_providers import (
+    PROVIDER,
+    PROVIDER_CONFIG,
+    NoTokenError,
+    TokenProvider,
+    check_name,
+    failure,
+    token_provider,
+)
+from pyspark_kafka_group.wire.types import PropertyError
+from tests.wire.login_broker import broker
+from tests.wire.test_oauth import connect, jwt
+
+SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+TOKEN = jwt(sub="etl")
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """Yield an empty module of the user, ``shop.tokens``."""
+    shop, tokens = ModuleType("shop"), ModuleType("shop.tokens")
+    monkeypatch.setitem(sys.modules, "shop", shop)
+    monkeypatch.setitem(sys.modules, "shop.tokens", tokens)
+    monkeypatch.setattr(token_providers, "_failing", {})
+    token_providers._provider.cache_clear()
+    yield tokens
+    token_providers._provider.cache_clear()
+
+
+def named(name: str = "shop.tokens:provider", config: str = "") -> dict[str, str]:
+    return {**SASL, PROVIDER: name, PROVIDER_CONFIG: config}
+
+
+def soon() -> Deadline:
+    return Deadline.after(5)
+
+
+def provider(call: Callable[[str], Any], config: str = "") -> TokenProvider:
+    return TokenProvider("it", call, config)
+
+
+@pytest.mark.parametrize(
+    "name", ["msk:eu-west-1", "msk:", "entra:a.b", "google", "databricks:x", "a:b", "a.b_c.d1:e.f", "googles.x:y"]
+)
+def test_names(name: str) -> None:
+    check_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "msk", "entra:", "google:x", "databricks:", "a", "a:", ":b", "a-b:c", "a:b:c", "a.:b"]
+)
+def test_what_is_no_name(name: str) -> None:
+    with pytest.raises(
+        PropertyError, match=r"sasl\.oauthbearer\.provider: .* names no token provider\. Write msk:REGION"
+    ):
+        check_name(name)
+
+
+def test_a_broker_is_shown_the_token_and_the_extensions(module: ModuleType) -> None:
+    asked: list[str] = []
+
+    class Vault:
+        @staticmethod
+        def token(config: str) -> tuple[str, float, str, dict[str, str]]:
+            asked.append(config)
+            return TOKEN, time.time() + 60, "etl", {"pool": "a b"}
+
+    module.Vault = Vault  # type: ignore[attr-defined]
+    given = named("shop.tokens:Vault.token", "where=here")
+    with broker() as to:
+        for _ in range(3):
+            connect(to, given)
+        assert to.logins == 3 * [f"n,,\x01auth=Bearer {TOKEN}\x01pool=a b\x01\x01".encode()]
+    assert asked == ["where=here"], "one token for all connections"
+    tokens_of(token_provider(given)).forget(TOKEN)
+    with broker() as to:
+        connect(to, given)
+    assert len(asked) == 2, "a refused one is not shown again"
+    assert TOKEN in recent_tokens()
+    assert TOKEN not in repr(tokens_of(token_provider(given)).current(soon()))
+    assert "where=here" not in repr(security_of(given))
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("shop.nothing:provider", "this process cannot import shop.nothing: ModuleNotFoundError: No module named"),
+        ("shop.tokens:nothing", "nothing in shop.tokens does not exist"),
+        ("shop.tokens:number", "number in shop.tokens is not callable"),
+    ],
+)
+def test_what_cannot_be_imported_is_an_error_of_the_property(module: ModuleType, name: str, problem: str) -> None:
+    module.number = 1  # type: ignore[attr-defined]
+    with pytest.raises(PropertyError, match=f"^sasl.oauthbearer.provider: {name}: {problem}"):
+        security_of(named(name))
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (TOKEN, "returned a str and not"),
+        ((TOKEN,), "returned a tuple and not"),
+        ((TOKEN, 1, "", {}, 1), "returned a tuple and not"),
+        ((b"abc", time.time() + 60), "a token that cannot be sent"),
+        (("", time.time() + 60), "a token that cannot be sent"),
+        (("a\x01auth=b", time.time() + 60), "a token that cannot be sent"),
+        ((TOKEN, "soon"), "a str as expiry"),
+        ((TOKEN, True), "a bool as expiry"),
+        ((TOKEN, time.time() * 1000), "an expiry in milliseconds"),
+        ((TOKEN, time.time() - 1), "has expired"),
+        ((TOKEN, float("nan")), "has expired"),
+        ((TOKEN, time.time() + 60, 7), "a int as principal"),
+        ((TOKEN, time.time() + 60, None, "a=b"), "a str as extensions"),
+        ((TOKEN, time.time() + 60, None, {"auth": "x"}), "an extension that cannot be sent"),
+        ((TOKEN, time.time() + 60, None, {"a": "\x01"}), "an extension that cannot be sent"),
+        ((TOKEN, time.time() + 60, None, {"a": 1}), "an extension that cannot be sent"),
+    ],
+)
+def test_what_is_no_token_is_an_error_that_does_not_show_it(answer: Any, problem: str) -> None:
+    with pytest.raises(NoTokenError, match=r"provider 'it' returned .*Return \(token, expiry in seconds") as found:
+        provider(lambda _: answer).fetch(soon())
+    assert problem in str(found.value)
+    assert TOKEN not in str(found.value)
+
+
+@pytest.mark.parametrize("answer", [(TOKEN, 60), [TOKEN, 60.5], (TOKEN, 60, None), (TOKEN, 60, "me", None)])
+def test_a_token_is_good_for_most_of_its_life(answer: Any) -> None:
+    text, life_s, *rest = answer
+    token = provider(lambda _: (text, time.time() + life_s, *rest)).fetch(soon())
+    assert token.text == TOKEN
+    assert 46 < token.good_until.left_s <= 48.4
+    assert 58 < token.ends.left_s <= 60.5
+    assert token.principal == (rest[0] if rest and rest[0] else "")
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind"),
+    [
+        (ValueError("no credentials"), NoTokenError),
+        (FileNotFoundError(2, "No such file", "/key.json"), NoTokenError),
+        (ConnectionRefusedError(111, "refused"), ConnectionError),
+        (TimeoutError("too slow"), ConnectionError),
+    ],
+)
+def test_a_failure_of_the_network_may_pass_and_others_do_not(problem: Exception, kind: type) -> None:
+    def inside() -> None:
+        raise problem
+
+    def outside() -> None:
+        try:
+            inside()
+        except Exception as cause:
+            raise RuntimeError(f"cannot log in: {cause}") from cause
+
+    for call in (inside, outside):
+        with pytest.raises(kind, match=str(problem.args[-1])) as found:
+            provider(lambda _, call=call: call()).fetch(soon())  # type: ignore[misc]
+        assert "Check the credentials" in str(found.value)
+        assert found.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"refused {TOKEN} here", "refused [redacted] here"),
+        ("Authorization: Bearer abc.def", "Authorization: [redacted]"),
+        ("client_secret='0123456789abcdef', tenant x", "client_secret='[redacted]', tenant x"),
+        (f"got {'x' * 70}", "got [redacted]"),
+        ("&X-Amz-Signature=0123456789abcdef&X", "&X-Amz-Signature=[redacted]&X"),
+        ("token expired at noon", "token expired at noon"),
+        ("line one\n  line two", "line one line two"),
+    ],
+)
+def test_a_failure_shows_nothing_that_looks_like_a_token(text: str, shown: str) -> None:
+    def fail(_: str) -> None:
+        raise ValueError(text)
+
+    with pytest.raises(NoTokenError) as found:
+        provider(fail).fetch(soon())
+    assert f"failed with ValueError: {shown}. Check" in str(found.value)
+
+
+def test_a_recent_token_is_in_no_failure() -> None:
+    short = "opaque-7"
+    answers: list[Any] = [(short, time.time() + 60)]
+
+    def call(_: str) -> Any:
+        if answers:
+            return answers.pop()
+        raise ValueError(f"{short} was refused")
+
+    tokens = Tokens(provider(call))
+    assert tokens.current(soon()).text == short
+    tokens.forget(short)
+    with pytest.raises(NoTokenError, match=r"ValueError: \[redacted\] was refused"):
+        tokens.current(soon())
+
+
+def test_what_ends_the_interpreter_is_a_failure_like_others() -> None:
+    def leave(_: str) -> None:
+        sys.exit("no config")
+
+    with pytest.raises(NoTokenError, match="SystemExit: no config"):
+        provider(leave).fetch(soon())
+
+
+def test_a_provider_that_hangs_is_called_once_and_its_late_answer_counts() -> None:
+    calls, go_on = [], threading.Event()
+
+    def call(_: str) -> tuple[str, float]:
+        calls.append(1)
+        go_on.wait(10)
+        return TOKEN, time.time() + 60
+
+    tokens = Tokens(provider(call))
+    begin = time.monotonic()
+    for _ in range(3):
+        with pytest.raises(TimeoutError, match="'it' does not answer"):
+            tokens.current(Deadline.after(0.05))
+    assert time.monotonic() - begin < 5
+    assert "does not answer" in failure()
+    go_on.set()
+    assert tokens.current(soon()).text == TOKEN
+    assert len(calls) == 1
+    assert "'it'" not in failure(), "it works again"
+
+
+def test_a_token_is_used_while_its_renewal_fails_and_not_longer(caplog: pytest.LogCaptureFixture) -> None:
+    answers: list[Mapping[str, float] | None] = [{"first": 1.0}, None, None, {"second": 60}]
+
+    def call(_: str) -> tuple[str, float]:
+        answer = answers.pop(0) if answers else None
+        if answer is None:
+            raise ValueError("the vault is sealed")
+        ((text, life_s),) = answer.items()
+        return text, time.time() + life_s
+
+    tokens = Tokens(provider(call))
+    assert tokens.current(soon()).text == "first"
+    time.sleep(0.82)
+    assert tokens.current(soon()).text == "first"
+    assert "was not renewed, but is valid for another 0 s" in caplog.text
+    assert "the vault is sealed" in caplog.text
+    assert tokens.current(soon()).text == "first"
+    assert len(answers) == 2, "not asked again at once"
+    time.sleep(0.25)
+    with pytest.raises(NoTokenError, match="the vault is sealed"):
+        tokens.current(soon())
+    assert tokens.current(soon()).text == "second"
