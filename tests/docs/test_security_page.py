@@ -9,12 +9,12 @@ from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.writing.options import parse_write_options
 from tests.docs.blocks import BLOCKS, Block, options_of
 
-EXAMPLES = [block for block in BLOCKS if block.page == "docs/security.md" and block.language == "python"]
+EXAMPLES = [block for block in BLOCKS if block.page == "docs/security.md" and block.is_options]
 
 
 def test_there_are_examples_of_each_way() -> None:
     text = "".join(example.text for example in EXAMPLES)
-    for word in ("ca.location", "certificate.location", "keystore", "SCRAM", "jaas", "OAUTHBEARER", "kerberos"):
+    for word in ("ca.location", "certificate.location", "keystore", "SCRAM", "jaas", "OAUTHBEARER", "kerberos", "provider", "AWS_MSK_IAM", "serviceCredential", "Gcp"):
         assert word in text
 
 
