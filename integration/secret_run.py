@@ -57,7 +57,7 @@ def main() -> None:
     with ThreadPoolExecutor(1) as beside:
         failing = beside.submit(do_what_fails)
         for name, options in config["works"].items():
-            run.everything(name, options, every_sink=name in ("password", "oauth"))
+            run.everything(name, options, every_sink=name in ("password", "oauth", "provider"))
         failing.result()
     run.look_around()
     run.spark.stop()

@@ -147,6 +147,13 @@ def with_oauth(tokens: TokenServer, secret: str) -> dict[str, str]:
     }
 
 
+def with_provider(tokens: TokenServer, secret: str) -> dict[str, str]:
+    return {
+        "kafka.sasl.oauthbearer.provider": "integration.token_providers:Vault.token",
+        "kafka.sasl.oauthbearer.config": f"{tokens.token_url} etl {secret}",
+    }
+
+
 @pytest.mark.timeout(400)
 def test_no_secret_is_in_anything_that_an_application_leaves(
     broker: LocalKafka, certificates: Path, tokens: TokenServer, secrets: dict[str, str], folder: Path
@@ -164,11 +171,13 @@ def test_no_secret_is_in_anything_that_an_application_leaves(
             "jaas": {**base, **with_jaas(secrets["password"])},
             "reference": {**base, **with_password("${env:KAFKA_SECRET}")},
             "oauth": {**base, **with_oauth(tokens, secrets["client secret"]), **debug},
+            "provider": {**base, **with_provider(tokens, secrets["client secret"]), **debug},
         },
         "fails": {
             "wrong-password": {**base, **with_password(secrets["wrong password"]), **debug},
             "wrong-jaas": {**base, **with_jaas(secrets["wrong password"])},
             "wrong-oauth": {**base, **with_oauth(tokens, secrets["wrong client secret"]), **debug},
+            "wrong-provider": {**base, **with_provider(tokens, secrets["wrong client secret"]), **debug},
             "unreachable": {
                 **base,
                 **with_password(secrets["password"]),
@@ -199,10 +208,10 @@ def test_no_secret_is_in_anything_that_an_application_leaves(
     assert not [line for line in shown.splitlines() if line.startswith("LEAK")]
     assert not leaks.in_folder(folder)
     # What was to be done was done, and it was loud: else there was nothing to find.
-    for name in ("password", "jaas", "reference", "oauth"):
+    for name in ("password", "jaas", "reference", "oauth", "provider"):
         assert f"DONE {name} exactly-once" in shown
         assert f"DONE {name} show" in shown
-    for name in ("password", "oauth"):
+    for name in ("password", "oauth", "provider"):
         assert f"DONE {name} at-least-once" in shown
     failed = {(name, part) for name in config["fails"] for part in ("batch", "sink", "stream")}
     failed -= {("unreachable", "stream")}  # it waits for its brokers
@@ -221,6 +230,8 @@ def test_no_secret_is_in_what_the_command_line_says(
         "wrong": {**base, **with_password(secrets["wrong password"])},
         "oauth": {**base, **with_oauth(tokens, secrets["client secret"])},
         "wrong-oauth": {**base, **with_oauth(tokens, secrets["wrong client secret"])},
+        "provider": {**base, **with_provider(tokens, secrets["client secret"])},
+        "wrong-provider": {**base, **with_provider(tokens, secrets["wrong client secret"])},
         "unreachable": {**base, **with_password(secrets["password"]), "kafka.bootstrap.servers": f"127.0.0.1:{nobody}"},
     }
     leaks = Leaks(secrets)
@@ -250,8 +261,8 @@ def test_no_secret_is_in_what_the_command_line_says(
         assert run.stdout + run.stderr
         statuses.setdefault(name, set()).add(run.returncode)
         assert name != "works" or run.returncode != 2, run.stderr
-    assert all(statuses[name] <= {0, 1} for name in ("works", "jaas", "oauth")), "it could be found out"
-    assert all(statuses[name] == {2} for name in ("wrong", "wrong-oauth", "unreachable"))
+    assert all(statuses[name] <= {0, 1} for name in ("works", "jaas", "oauth", "provider")), "it could be found out"
+    assert all(statuses[name] == {2} for name in ("wrong", "wrong-oauth", "wrong-provider", "unreachable"))
     assert not Leaks({f"token {n}": token for n, token in enumerate(tokens.issued)}).in_bytes(b"".join(said), "output")
 
 

@@ -92,8 +92,8 @@ class TokenFeed:
         return token
 
 
-def needs_service(config: Mapping[str, Any]) -> bool:
-    """Return whether a client without a callback works only while somebody renews its token."""
+def needs_renewals(config: Mapping[str, Any]) -> bool:
+    """Return whether a client without a callback depends on its task, which passes new tokens to it."""
     return PROVIDER in config
 
 
@@ -110,7 +110,7 @@ def _answer(tokens: Tokens, _: str) -> tuple[str, float, str, dict[str, str]]:
 
 def client_text(text: str, properties: Mapping[str, str]) -> str:
     """Return a text of librdkafka without secrets.  If it is about a login, add why a token provider fails."""
-    cause = failure()
+    cause = failure(properties)
     if cause and _HIDDEN in text:
         text = text.replace(_HIDDEN, cause)
     elif cause and _LOGIN.search(text):

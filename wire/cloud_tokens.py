@@ -153,7 +153,9 @@ def _region(server: str) -> str:
     found = _AMAZON.search(server)
     if found is None:
         raise NotReadyError(
-            _PROVIDER, "the name of the first server contains no region of AWS.", f"Write kafka.{_PROVIDER}=msk:REGION."
+            _PROVIDER,
+            "the name of the first server contains no region of AWS.",
+            f"Write the brokers' own names into kafka.bootstrap.servers, or kafka.{_PROVIDER}=msk:REGION.",
         )
     return found[1]
 

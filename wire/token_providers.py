@@ -45,6 +45,7 @@ _MILLISECONDS = 1e11  # as seconds, a date in the year 5138
 _SECRET = re.compile(
     r"""
     \bbearer\s+\S+
+    | (?<=//)[^\s/@:]+:[^\s/@]+(?=@)                                              # user:password of an address
     | \beyJ[\w-]{8,}[\w.-]*                                                      # a JSON Web Token
     | (?P<name>(?:secret|token|password|signature|assertion|credential|key)[\w-]*["']?\s*[=:]\s*["']?)[^\s"',;&]{12,}
     | [\w+=.~-]{64,}
@@ -52,6 +53,9 @@ _SECRET = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _MOST_CHARACTERS = 2000
+
+_PART = re.compile(r"[^\s,;={}\[\]\"']{6,}")
+"""The parts of a user's ``sasl.oauthbearer.config`` that no text shows."""
 
 # What the user has to correct.  Other errors of the system pass, or may pass.
 _FINAL = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
@@ -82,6 +86,9 @@ class TokenProvider:
         self._name = name
         self._call = call
         self._config = config
+        # A user's own text may contain a password, and an exception may quote a part of it.
+        known = name.partition(":")[0] in _READY
+        self._secrets = frozenset() if known else frozenset(_PART.findall(config)) | {config.strip()} - {""}
         self._running: Future[Any] | None = None
 
     def fetch(self, deadline: Deadline) -> Token:
@@ -114,7 +121,9 @@ class TokenProvider:
         try:
             future.set_result(self._call(self._config))
         except BaseException as problem:
-            future.set_exception(problem if isinstance(problem, Exception) else RuntimeError(_text(problem)))
+            future.set_exception(
+                problem if isinstance(problem, Exception) else RuntimeError(_text(problem, self._secrets))
+            )
 
     def _token(self, answer: Any) -> Token:
         if not isinstance(answer, tuple | list) or not 2 <= len(answer) <= 4:
@@ -157,11 +166,9 @@ class TokenProvider:
         )
 
     def _failure(self, problem: Exception) -> Exception:
-        network = next(
-            (one for one in _chain(problem) if isinstance(one, OSError) and not isinstance(one, _FINAL)), None
-        )
-        kind = NoTokenError if network is None else ConnectionError
-        return self._noted(kind(f"failed with {_text(problem)}. Check the credentials that it uses, in this process."))
+        kind = ConnectionError if any(_may_pass(one) for one in _chain(problem)) else NoTokenError
+        text = _text(problem, self._secrets)
+        return self._noted(kind(f"failed with {text}. Check the credentials that it uses, in this process."))
 
     def _noted(self, problem: Exception) -> Exception:
         """Return the error with the name of the provider, and remember its text for librdkafka's clients."""
@@ -169,9 +176,14 @@ class TokenProvider:
         return type(problem)(text)
 
 
-def failure() -> str:
-    """Return why a provider of this process fails now; empty if none does."""
-    return " ".join(_failing.values())
+def failure(config: Mapping[str, str]) -> str:
+    """Return why providers of this process fail now.
+
+    Empty if none does, or if the properties, translated or not, belong to another kind of login.
+    """
+    mechanisms = {config.get("sasl.mechanism"), config.get("sasl.mechanisms")}
+    by_token = PROVIDER in config or not mechanisms.isdisjoint({"OAUTHBEARER", "AWS_MSK_IAM"})
+    return " ".join(_failing.values()) if by_token else ""
 
 
 def token_provider(config: Mapping[str, str]) -> TokenProvider:
@@ -241,14 +253,21 @@ def _chain(problem: BaseException) -> Iterator[BaseException]:
     while one is not None and id(one) not in seen:
         seen.add(id(one))
         yield one
-        one = one.__cause__ or one.__context__
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
 
 
-def _text(problem: BaseException) -> str:
+def _may_pass(problem: BaseException) -> bool:
+    # Errors of urllib and requests are an OSError also if a server has answered, and refused the request.
+    status = getattr(problem, "code", None) or getattr(getattr(problem, "response", None), "status_code", None)
+    refused = isinstance(status, int) and 400 <= status < 500 and status not in (408, 429)
+    return isinstance(problem, OSError) and not isinstance(problem, _FINAL) and not refused
+
+
+def _text(problem: BaseException, secrets: frozenset[str] = frozenset()) -> str:
     """Return the kind and the text of an error, without what looks like a secret."""
     text = " ".join(str(problem).split())
-    for token in recent_tokens():
-        text = text.replace(token, "[redacted]")
+    for secret in sorted(secrets | recent_tokens(), key=len, reverse=True):
+        text = text.replace(secret, "[redacted]")
     text = _SECRET.sub(lambda found: f"{found['name'] or ''}[redacted]", text)
     if len(text) > _MOST_CHARACTERS:
         text = f"{text[:_MOST_CHARACTERS]}..."

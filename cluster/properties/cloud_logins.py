@@ -31,25 +31,11 @@ _AMAZON_OPTIONS = {
     "awsStsRegion": "sts",
 }
 
-# What belongs to other ways to tokens.
-_OTHER_WAYS = (
-    "enable.sasl.oauthbearer.unsecure.jwt",
-    *(
-        f"sasl.oauthbearer.{name}"
-        for name in (
-            "client.id",
-            "client.secret",
-            "client.credentials.client.id",
-            "client.credentials.client.secret",
-            "extensions",
-            "grant.type",
-            "metadata.authentication.type",
-            "method",
-            "scope",
-            "token.endpoint.url",
-        )
-    ),
-)
+# Options of the login module that change nothing here.
+_AMAZON_IGNORED = frozenset({"awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs"})
+
+_OTHER_WAYS = ("sasl.oauthbearer.", "enable.sasl.oauthbearer.", _JAAS, _LOGIN_HANDLER)
+"""What properties of other ways to tokens begin with."""
 
 
 def unshaded(name: str) -> str:
@@ -78,16 +64,14 @@ def with_provider(properties: Mapping[str, str]) -> dict[str, str]:
         token_providers.check_name(found[PROVIDER].strip())
     except PropertyError as problem:
         raise OptionError(f"kafka.{problem.key}", problem.problem, problem.remedy) from None
-    for other in (*_OTHER_WAYS, _JAAS, _LOGIN_HANDLER):
-        if other in found:
+    for other in found:
+        if other.startswith(_OTHER_WAYS) and other not in (PROVIDER, PROVIDER_CONFIG):
             raise OptionError(f"kafka.{PROVIDER}", f"it is given together with kafka.{other}.", "Remove one.")
     if found.setdefault(_MECHANISM, "OAUTHBEARER").strip() != "OAUTHBEARER":
-        raise OptionError(
-            f"kafka.{_MECHANISM}", f"kafka.{PROVIDER} needs another one.", "Write OAUTHBEARER, or remove it."
-        )
+        raise OptionError(f"kafka.{_MECHANISM}", f"it is not OAUTHBEARER, which kafka.{PROVIDER} needs.", "Remove one.")
     if not found.setdefault("security.protocol", "SASL_SSL").strip().lower().startswith("sasl"):
         raise OptionError(
-            "kafka.security.protocol", f"kafka.{PROVIDER} needs another one.", "Write SASL_SSL, or remove it."
+            "kafka.security.protocol", f"it has no login, which kafka.{PROVIDER} needs.", "Write SASL_SSL."
         )
     return found
 
@@ -105,11 +89,17 @@ def _without_amazon(properties: dict[str, str]) -> dict[str, str]:
         del properties[_LOGIN_HANDLER]
     properties[_MECHANISM] = "OAUTHBEARER"
     properties.setdefault(PROVIDER, "msk:")
-    given = {_AMAZON_OPTIONS[name]: value for name, value in options.items() if name in _AMAZON_OPTIONS}
-    if any("," in value for value in given.values()):
-        raise OptionError(f"kafka.{_JAAS}", "the value of an option has a comma.", "Remove the option.")
+    given = {name: value for name, value in options.items() if name not in _AMAZON_IGNORED}
+    for name, value in given.items():
+        if name not in _AMAZON_OPTIONS or "," in value:
+            raise OptionError(
+                f"kafka.{_JAAS}",
+                f"the source has no equivalent of its option {name}, or of the option's value.",
+                f"Remove it, or let a function of your own make the tokens, with kafka.{PROVIDER}.",
+            )
     if given:
-        properties.setdefault(PROVIDER_CONFIG, ",".join(f"{name}={value}" for name, value in given.items()))
+        pairs = (f"{_AMAZON_OPTIONS[name]}={value}" for name, value in given.items())
+        properties.setdefault(PROVIDER_CONFIG, ",".join(pairs))
     return properties
 
 

@@ -31,7 +31,7 @@ from pyspark_kafka_group.columns.librdkafka_library import (
 )
 from pyspark_kafka_group.columns.native_library import POINTER, READER_OVERRIDE, TEXT, Signatures, reader_override
 from pyspark_kafka_group.offsets.client_log import ClientLog
-from pyspark_kafka_group.offsets.client_login import needs_service
+from pyspark_kafka_group.offsets.client_login import needs_renewals
 from pyspark_kafka_group.offsets.errors import UnexpectedRecordError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.message_client import open_consumer, partition_error, watermarks
@@ -63,7 +63,7 @@ def open_librdkafka_client(config: Mapping[str, str]) -> ReaderClient | None:
     if missing:
         _say_once(missing)
         return None
-    if needs_service(config):
+    if needs_renewals(config):
         return None  # a kept client of this kind would log in with tokens that have ended
     try:
         return LibrdkafkaClient(config)

@@ -14,7 +14,7 @@ from functools import cache
 
 from pyspark_kafka_group.columns.librdkafka_library import load_problem
 from pyspark_kafka_group.columns.native_library import reader_override
-from pyspark_kafka_group.offsets.client_login import needs_service
+from pyspark_kafka_group.offsets.client_login import needs_renewals
 from pyspark_kafka_group.writing.native_producer import SIGNATURES, NativeProducer
 from pyspark_kafka_group.writing.native_rows import PRODUCE
 from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer, log
@@ -41,7 +41,7 @@ def lease(config: Mapping[str, str]) -> Iterator[SinkProducer]:
     except BaseException:
         producer.close()
         raise
-    if needs_service(config):
+    if needs_renewals(config):
         # Deliberate: not kept.  Without a task, nobody would renew its token, and it would try to log in for ever.
         producer.close()
         return

@@ -14,7 +14,9 @@ EXAMPLES = [block for block in BLOCKS if block.page == "docs/security.md" and bl
 
 def test_there_are_examples_of_each_way() -> None:
     text = "".join(example.text for example in EXAMPLES)
-    for word in ("ca.location", "certificate.location", "keystore", "SCRAM", "jaas", "OAUTHBEARER", "kerberos", "provider", "AWS_MSK_IAM", "serviceCredential", "Gcp"):
+    passwords = ("ca.location", "certificate.location", "keystore", "SCRAM", "jaas", "OAUTHBEARER", "kerberos")
+    tokens = ("AWS_MSK_IAM", "OAuthBearerLoginCallbackHandler", "GcpLoginCallbackHandler", "serviceCredential")
+    for word in (*passwords, *tokens):
         assert word in text
 
 

@@ -367,3 +367,13 @@ def test_tokens_that_only_a_callback_could_give_are_refused(method: dict[str, st
     with pytest.raises(OptionError, match=r"kafka\.sasl\.oauthbearer\.method.*for ever.* Write oidc.*provider"):
         parse({**REQUIRED, **login})
     parse({**REQUIRED, **login, "kafka.sasl.oauthbearer.method": "oidc"})
+
+
+def test_a_service_credential_of_databricks_means_a_token_provider() -> None:
+    found = parse({**REQUIRED, "databricks.serviceCredential": "shop", "databricks.serviceCredential.scope": "s"})
+    properties = found.group.properties
+    assert properties["sasl.oauthbearer.provider"] == "databricks:shop"
+    assert properties["sasl.oauthbearer.config"] == "scope=s"
+    twice = {"databricks.serviceCredential": "shop", "kafka.sasl.oauthbearer.provider": "google"}
+    with pytest.raises(OptionError, match=r"databricks\.servicecredential.*given together with kafka\.sasl"):
+        parse({**REQUIRED, **twice})
