@@ -12,6 +12,7 @@ from integration.cluster import committed, produce
 from integration.pipelines import Pipeline, wait_for
 from integration.token_server import TokenServer
 from pyspark_kafka_group.testing import LocalKafka
+from pyspark_kafka_group.testing.ports import free_ports
 
 LIFE_S = 5
 """A token is asked for again after 4 s.  The broker ends each login with its token."""
@@ -129,6 +130,28 @@ def test_the_cause_of_a_failure_is_in_the_error(
             **connection
         ).options(topic="refused").mode("append").save()
     assert tokens.refused - refused <= 6, "no process asks a provider again that has refused"
+
+
+def test_reading_and_writing_end_with_the_cause_if_the_provider_reaches_no_server(
+    broker: LocalKafka, spark: SparkSession
+) -> None:
+    (nobody,) = free_ports(1)
+    broker.create_topic("unreached", 1)
+    connection = {
+        "kafka.bootstrap.servers": broker.secured_bootstrap_servers,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.oauthbearer.provider": "integration.token_providers:Vault.token",
+        "kafka.sasl.oauthbearer.config": f"http://127.0.0.1:{nobody} etl x",
+    }
+    cause = r"Vault\.token' failed with URLError: .*Connection refused"
+    with pytest.raises(Exception, match=cause):
+        spark.read.format("kafka-group").options(**connection).options(
+            **{"subscribe": "unreached", "kafkaConsumer.pollTimeoutMs": "3000"}
+        ).load().count()
+    with pytest.raises(Exception, match=cause):
+        spark.range(3).selectExpr("CAST(id AS STRING) AS value").write.format("kafka-group").options(
+            **connection
+        ).options(**{"topic": "unreached", "kafka.message.timeout.ms": "3000"}).mode("append").save()
 
 
 def test_a_query_ends_with_the_cause_when_its_tokens_cannot_be_renewed(
