@@ -21,7 +21,7 @@ from pyspark_kafka_group.cluster.properties.client_config import client_error, c
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, default_of
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.client_log import ClientLog
-from pyspark_kafka_group.offsets.client_login import client_text, with_tokens
+from pyspark_kafka_group.offsets.client_login import client_text, needs_renewals, with_tokens
 from pyspark_kafka_group.offsets.errors import BrokerError, NotUpgradedError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -265,6 +265,11 @@ class Member:
         if error.name() == "_FATAL" and "instance" in error.str().lower():
             name = "UNRELEASED_INSTANCE_ID" if _is_unreleased(error) else "FENCED_INSTANCE_ID"
             raise explanation(name, error.str(), group_id=group_id, properties=self._settings.properties)
+        if error.name() == "_AUTHENTICATION" and needs_renewals(self._config):
+            # Deliberate: not final.  With each new token librdkafka (2.16) logs in again over all connections.  A broker
+            # refuses that for a connection whose last login was less than a second ago; librdkafka then opens a new
+            # one.  Tokens that are refused for good end the query through the source's own connections.
+            return
         # The event of a client that has stopped working is named _FATAL, but not marked as fatal.
         if error.fatal() or error.name() == "_FATAL" or remedy_for(error) is Remedy.FAIL:
             raise explained(error, group_id=group_id, properties=self._settings.properties)

@@ -93,7 +93,7 @@ class TokenFeed:
 
 
 def needs_renewals(config: Mapping[str, Any]) -> bool:
-    """Return whether a client without a callback depends on its task, which passes new tokens to it."""
+    """Return whether a client logs in again with new tokens.  If it has no callback, its task has to pass them to it."""
     return PROVIDER in config
 
 
