@@ -25,6 +25,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
@@ -181,7 +182,8 @@ def _check_musl(tag: str, library: bytes) -> str:
     # Deliberate: not auditwheel, which looks for musl on this machine and takes libc.so of glibc, a text, for it.
     elf = ELFFile(io.BytesIO(library))
     dynamic = [section for section in elf.iter_sections() if isinstance(section, DynamicSection)]
-    needs = sorted(entry.needed for section in dynamic for entry in section.iter_tags("DT_NEEDED"))
+    tags: list[Any] = [tag for section in dynamic for tag in section.iter_tags("DT_NEEDED")]
+    needs = sorted(tag.needed for tag in tags)
     arch = {"x64": "x86_64", "AArch64": "aarch64"}.get(elf.get_machine_arch())
     if needs != ["libc.so"] or not tag.endswith(f"_{arch}"):
         raise WheelError(f"the library for {tag} is for {arch} and needs {', '.join(needs)}")
