@@ -93,7 +93,7 @@ class TokenFeed:
 
 
 def needs_renewals(config: Mapping[str, Any]) -> bool:
-    """Return whether a client logs in again with new tokens.  If it has no callback, its task has to pass them to it."""
+    """Return whether a client logs in again with new tokens.  Without a callback, its task has to pass them on."""
     return PROVIDER in config
 
 

@@ -36,13 +36,18 @@ TOKEN = jwt(sub="etl")
 LATER = time.time() + 1e6
 
 
+@pytest.fixture(autouse=True)
+def _no_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the providers that have failed in tests before."""
+    monkeypatch.setattr(token_providers, "_failing", {})
+
+
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """Yield an empty module of the user, ``shop.tokens``."""
     shop, tokens = ModuleType("shop"), ModuleType("shop.tokens")
     monkeypatch.setitem(sys.modules, "shop", shop)
     monkeypatch.setitem(sys.modules, "shop.tokens", tokens)
-    monkeypatch.setattr(token_providers, "_failing", {})
     token_providers._provider.cache_clear()
     yield tokens
     token_providers._provider.cache_clear()
