@@ -266,9 +266,9 @@ class Member:
             name = "UNRELEASED_INSTANCE_ID" if _is_unreleased(error) else "FENCED_INSTANCE_ID"
             raise explanation(name, error.str(), group_id=group_id, properties=self._settings.properties)
         if error.name() == "_AUTHENTICATION" and needs_renewals(self._config):
-            # Deliberate: not final.  With each new token librdkafka (2.16) logs in again over all connections.  A broker
-            # refuses that for a connection whose last login was less than a second ago; librdkafka then opens a new
-            # one.  Tokens that are refused for good end the query through the source's own connections.
+            # Deliberate: not final.  With each new token librdkafka (2.16) logs in again over all connections.  A
+            # broker refuses that for a connection whose last login was less than a second ago.  librdkafka then opens
+            # a new one.  Tokens that are refused for good end the query through the source's own connections.
             return
         # The event of a client that has stopped working is named _FATAL, but not marked as fatal.
         if error.fatal() or error.name() == "_FATAL" or remedy_for(error) is Remedy.FAIL:
