@@ -91,6 +91,20 @@ class LateRowsError(KafkaGroupError):
         )
 
 
+class LakeConflictError(KafkaGroupError):
+    """Other commits to a lake table have won against a batch for longer than ``patience_s``.  Nothing was written."""
+
+    @classmethod
+    def of(cls, table: str, patience_s: float, attempts: int) -> LakeConflictError:
+        """Return the error for a batch that was tried several times."""
+        return cls(
+            f"LakeTable: other commits to {table} have won {attempts} times in {patience_s:g} s, so nothing of this "
+            f"batch was written. The batch runs again when the query starts again. Use longer triggers or fewer "
+            f"applications. If maintenance changes the table all the time, run it less often. Or set patience_s of "
+            f"LakeTable higher."
+        )
+
+
 class RefusedRecordError(KafkaGroupError):
     """The target refuses the rows of a record."""
 

@@ -16,6 +16,7 @@ from pyspark_kafka_group.session.running_batch import running_batch
 from pyspark_kafka_group.stores.database import Database, check_server
 from pyspark_kafka_group.stores.errors import TableBehindError
 from pyspark_kafka_group.stores.offset_rows import OffsetRows
+from pyspark_kafka_group.stores.record_columns import check_columns
 from pyspark_kafka_group.stores.task_writes import (
     REPORT_SCHEMA,
     PartitionWrite,
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _log = logging.getLogger("pyspark_kafka_group")
-
-# The columns of a row that identify its record, and their types in Kafka sources.
-_REQUIRED = {"topic": ("string",), "partition": ("int",), "offset": ("bigint",)}
 
 # The local property with the id of the query's run (Spark 4.3.0, `StreamExecution.runStream`).
 _RUN_ID = "spark.jobGroup.id"
@@ -169,7 +167,7 @@ class OffsetTable:
         Spark raises the error of a task, with its text.  Examples are a record that the database refuses, late rows, or
         a topic that was created again.
         """
-        _check_columns(batch)
+        check_columns("OffsetTable", batch, " By default into() does not write them.")
         self._check_once(batch, batch_id)
         self.create()
         work = Work(
@@ -346,14 +344,3 @@ def _run_of(batch: DataFrame) -> object:
     session = batch.sparkSession
     run = None if is_remote(session) else session.sparkContext.getLocalProperty(_RUN_ID)
     return run or weakref.ref(session)
-
-
-def _check_columns(batch: DataFrame) -> None:
-    found = dict(batch.dtypes)
-    wrong = [name for name, types in _REQUIRED.items() if found.get(name) not in types]
-    if wrong:
-        needed = ", ".join(f"{name} {types[0]}" for name, types in _REQUIRED.items())
-        raise ConfigurationError(
-            f"OffsetTable: the batch needs the columns {needed} of the source. Missing or of another type: "
-            f"{', '.join(wrong)}. Keep them in every select. By default into() does not write them."
-        )

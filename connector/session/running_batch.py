@@ -136,7 +136,7 @@ def _logged_ends(batch: DataFrame, batch_id: int, checkpoint: str | None) -> Ite
     """Return the ends that Spark has logged."""
     if checkpoint is None:
         raise ConfigurationError(
-            "With Spark Connect a function of foreachBatch cannot find its query. Give OffsetTable checkpoint=..., the "
+            "With Spark Connect a function of foreachBatch cannot find its query. Give the table checkpoint=..., the "
             "same path that writeStream has as checkpointLocation."
         )
     read, folder = batch.sparkSession.read, f"{checkpoint.rstrip('/')}/offsets"
@@ -145,7 +145,7 @@ def _logged_ends(batch: DataFrame, batch_id: int, checkpoint: str | None) -> Ite
         (row,) = read.text(f"{folder}/{batch_id}", wholetext=True).collect()
     except Exception as e:  # Deliberate: of gRPC, of Spark, of the file system
         raise ConfigurationError(
-            f"Batch {batch_id} is not in Spark's log at {folder}. Give OffsetTable as checkpoint=... the same path "
+            f"Batch {batch_id} is not in Spark's log at {folder}. Give the table as checkpoint=... the same path "
             f"that writeStream has as checkpointLocation."
         ) from e
     if batch_id > 0:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pyspark_kafka_group
 from integration.cluster import produce
+from integration.compatibility.lake_writer import DELTA
 from integration.pipelines import PATIENCE_S, Pipeline
 from integration.spark_fixtures import either_protocol
 from integration.test_exactly_once import forget_newest_commit
@@ -20,15 +21,6 @@ from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.jars import JarSet, resolve
 from tests.docs.blocks import run_by
 
-# What else it depends on comes with Spark, in versions of Spark's own.
-DELTA = (
-    "io.delta:delta-spark_4.2_2.13:4.4.0",
-    "io.delta:delta-storage:4.4.0",
-    "io.delta:delta-kernel-api:4.4.0",
-    "io.delta:delta-kernel-defaults:4.4.0",
-    "io.delta:delta-kernel-unitycatalog:4.4.0",
-    "io.unitycatalog:unitycatalog-client:0.6.0",
-)
 RECORDS = 40
 
 

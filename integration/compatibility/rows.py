@@ -54,6 +54,10 @@ ROWS = (
         tests="integration/compatibility/check_delta.py",
     ),
     *(
+        Row(name=f"lake-{name}", pins={"pyspark": pin}, kafka="", tests="integration/compatibility/check_lake.py")
+        for name, pin in (("delta", "4.2.0"), ("iceberg", "4.1.1"))
+    ),
+    *(
         Row(name=f"spark-{pin[:3]}{suffix}", pins={"pyspark": pin}, kafka="4.3.1", tests=tests)
         for pin in ("4.1.1", "4.0.1")
         for suffix, tests in (

@@ -80,5 +80,5 @@ def test_other_sources_may_be_beside_it(monkeypatch: pytest.MonkeyPatch, asked: 
 
 def test_spark_connect_needs_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "is_remote", lambda _session: True)
-    with pytest.raises(ConfigurationError, match=r"Give OffsetTable checkpoint=\.\.\."):
+    with pytest.raises(ConfigurationError, match=r"Give the table checkpoint=\.\.\."):
         running_batch(BATCH, 7, None)

@@ -1,0 +1,220 @@
+"""Applications race for one Delta or Iceberg table: each record stands in it once.  See docs/exactly-once.md, and `rows`.
+
+Kafka is not needed: what counts is who commits which records.  The judge reads the rows without a key.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
+
+from integration.compatibility.lake_writer import FORMAT, records, session, table
+from integration.pipelines import wait_for
+from integration.processes import send
+from integration.processes import session as processes_of
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.stores import LakeTable, lake_table
+from pyspark_kafka_group.stores.errors import LakeConflictError
+from pyspark_kafka_group.stores.lake_table import spans_of
+
+ROOT = Path(__file__).parents[2]
+COLUMNS = "topic STRING, partition INT, offset BIGINT, number BIGINT"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lake")
+
+
+@pytest.fixture(scope="module")
+def spark(lake: Path) -> Iterator[SparkSession]:
+    """Yield a session with the format, which also creates the tables."""
+    found = session(lake)
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def create(spark: SparkSession, lake: Path) -> Callable[[str], str]:
+    def run(name: str) -> str:
+        spark.sql(f"CREATE TABLE {table(lake, name)} ({COLUMNS}) USING {FORMAT}")
+        return table(lake, name)
+
+    return run
+
+
+def rows_of(spark: SparkSession, name: str) -> list[tuple[int, int, int]]:
+    """Return all rows as partition, offset and number."""
+    spark.catalog.refreshTable(name)
+    return sorted(tuple(row) for row in spark.table(name).select("partition", "offset", "number").collect())
+
+
+def expected(until: int) -> list[tuple[int, int, int]]:
+    return [(partition, offset, number) for partition in range(2) for offset in range(until) for number in range(2)]
+
+
+def compact(spark: SparkSession, lake: Path, name: str) -> None:
+    """Do what a maintenance job does."""
+    if FORMAT == "delta":
+        spark.sql(f"OPTIMIZE {table(lake, name)}")
+    else:
+        options = "options => map('rewrite-all', 'true')"
+        spark.sql(f"CALL lake.system.rewrite_data_files(table => 'db.{name}', {options})")
+
+
+@pytest.mark.timeout(600)  # Spark is started six times
+def test_a_suspended_and_a_killed_application(
+    spark: SparkSession, lake: Path, create: Callable[[str], str], tmp_path: Path
+) -> None:
+    """One sleeps in its commit while the next owner writes the same records and more; one is killed there."""
+    name = create("orders")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(first: int, until: int, *more: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "integration.compatibility.lake_writer", str(lake), str(first), str(until)]
+        with (tmp_path / "log").open("ab") as log:
+            started.append(
+                subprocess.Popen([*command, *more], cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+            )
+        return started[-1]
+
+    def wait_until_it_writes() -> None:
+        wait_for((lake / "started").exists, "it is in the job of its commit")
+        (lake / "started").unlink()
+
+    try:
+        # The table is empty: even so, the first commit must fail.
+        sleeper = start(0, 60, "--wait")
+        wait_until_it_writes()
+        send(signal.SIGSTOP, processes_of(sleeper.pid))
+        assert start(0, 100).wait(120) == 0, (tmp_path / "log").read_text()[-3000:]
+        compact(spark, lake, "orders")
+        (lake / "go").touch()
+        send(signal.SIGCONT, processes_of(sleeper.pid))
+        assert sleeper.wait(120) == 0, (tmp_path / "log").read_text()[-3000:]
+        assert "Trying again" in (tmp_path / "log").read_text()
+        assert rows_of(spark, name) == expected(100)
+
+        (lake / "go").unlink()
+        killed = start(100, 150, "--wait")
+        wait_until_it_writes()
+        send(signal.SIGKILL, processes_of(killed.pid))
+        killed.wait()
+        assert rows_of(spark, name) == expected(100)
+        assert start(50, 170).wait(120) == 0, (tmp_path / "log").read_text()[-3000:]
+        assert rows_of(spark, name) == expected(170)
+    finally:
+        for process in started:
+            send(signal.SIGKILL, processes_of(process.pid))
+            process.wait()
+
+
+def test_a_batch_that_runs_again_adds_nothing(spark: SparkSession, lake: Path, create: Callable[[str], str]) -> None:
+    """Also after maintenance, and while rows of other records stand between its own."""
+    name = create("again")
+    target = LakeTable(name)
+    target.write(records(spark, 0, 10).where("partition = 0"), 0)
+    target.write(records(spark, 5, 15), 1)
+    compact(spark, lake, "again")
+    target.write(records(spark, 0, 20), 2)
+    target.write(records(spark, 0, 20), 2)
+    assert rows_of(spark, name) == expected(20)
+
+
+def test_four_threads_that_write_the_same_records(spark: SparkSession, create: Callable[[str], str]) -> None:
+    name = create("threads")
+    problems: list[BaseException] = []
+
+    def write(first: int) -> None:
+        try:
+            for n in range(3):
+                LakeTable(name).write(records(spark, n * 10 + first, n * 10 + 10), n)
+        except BaseException as e:
+            problems.append(e)
+
+    threads = [threading.Thread(target=write, args=(first,)) for first in (0, 0, 3, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert rows_of(spark, name) == expected(30)
+
+
+def while_it_runs(spark: SparkSession, rows: DataFrame, write: Callable[[DataFrame], None], other: DataFrame) -> None:
+    """Write ``rows``, and ``other`` in the middle of the job that commits them."""
+    folder = Path(tempfile.mkdtemp())
+
+    def waits(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        (folder / "started").touch()
+        while not (folder / "go").exists():
+            time.sleep(0.05)
+        yield from batches
+
+    def meanwhile() -> None:
+        try:
+            wait_for((folder / "started").exists, "the job runs")
+            write(other)
+        finally:
+            (folder / "go").touch()
+
+    thread = threading.Thread(target=meanwhile)
+    thread.start()
+    try:
+        write(rows.mapInPandas(waits, rows.schema))
+    finally:
+        (folder / "go").touch()
+        thread.join()
+
+
+def test_a_writer_without_patience_gets_an_error(
+    spark: SparkSession, create: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = create("impatient")
+    spans = spans_of(records(spark, 0, 5), None)
+    monkeypatch.setattr(lake_table, "spans_of", lambda batch, running: spans)  # without a run that counts rows
+    target = LakeTable(name, patience_s=0.0)
+    with pytest.raises(LakeConflictError, match=f"{name} have won 1 times in 0 s"):
+        while_it_runs(spark, records(spark, 0, 5), lambda rows: target.write(rows, 0), records(spark, 0, 3))
+    assert rows_of(spark, name) == expected(3)
+
+
+@pytest.mark.skipif(FORMAT != "iceberg", reason="with Delta, LakeTable itself uses such a MERGE")
+def test_why_iceberg_gets_no_merge(spark: SparkSession, create: Callable[[str], str]) -> None:
+    """Spark plans a MERGE that only inserts as an append, so two of them commit the same records."""
+    name = create("merged")
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.merge.isolation-level' = 'serializable')")
+
+    def merge(rows: DataFrame) -> None:
+        same = "t.topic = s.topic AND t.partition = s.partition AND t.offset = s.offset"
+        statement = f"MERGE INTO {name} t USING {{s}} s ON {same} WHEN NOT MATCHED THEN INSERT *"
+        spark.sql(statement, s=rows)
+
+    while_it_runs(spark, records(spark, 0, 5), merge, records(spark, 0, 5))
+    assert rows_of(spark, name) == sorted(expected(5) * 2)
+
+
+def test_what_cannot_be_written_is_an_error(spark: SparkSession, create: Callable[[str], str], tmp_path: Path) -> None:
+    name = create("refused")
+    target = LakeTable(name)
+    batch = records(spark, 0, 5)
+    with pytest.raises(ConfigurationError, match="has no column extra, but the batch has"):
+        target.write(batch.withColumn("extra", F.lit(1)), 0)
+    with pytest.raises(PySparkException, match="a row names a record that this batch does not read"):
+        target.write(batch.withColumn("offset", F.when(F.col("offset") != 3, F.col("offset"))), 0)
+    spark.range(1).selectExpr("'t' AS topic", "0 AS partition", "id AS offset").write.saveAsTable("plain")
+    with pytest.raises(ConfigurationError, match="has the format parquet"):
+        LakeTable("spark_catalog.default.plain").write(batch.drop("number"), 0)
+    assert rows_of(spark, name) == []
