@@ -1,0 +1,101 @@
+"""What needs no Spark; `write` is tested with real tables in integration/compatibility/check_lake.py."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, cast
+from unittest.mock import MagicMock
+
+import pytest
+
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.read_range import ReadRange
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.session.running_batch import RunningBatch
+from pyspark_kafka_group.stores import LakeTable, lake_table
+from pyspark_kafka_group.stores.errors import LakeConflictError
+from pyspark_kafka_group.stores.lake_table import Span, inside, is_conflict, spans_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DELTA = "io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND.WITHOUT_HINT] Transaction conflict"
+DELTA_COLUMNS = "[DELTA_METADATA_CHANGED] MetadataChangedException: The metadata of the Delta table has been changed"
+ICEBERG = "org.apache.iceberg.exceptions.ValidationException: Found conflicting files that can contain records"
+ICEBERG_EXPIRED = (
+    "org.apache.iceberg.exceptions.ValidationException: Cannot determine history between starting snapshot"
+)
+ICEBERG_RETRIES = "org.apache.iceberg.exceptions.CommitFailedException: Version 5 already exists"
+
+
+def planned(start: int, until: int) -> ReadRange:
+    return ReadRange(Offset(start), Offset(until), finished=Offset(start), begun=True)
+
+
+def test_the_condition_names_the_offsets_of_each_partition() -> None:
+    spans = {TopicPartition("b", 1): Span(5, 9), TopicPartition("a", 0): Span(0, 2), TopicPartition("b", 0): Span(3, 4)}
+    assert inside(spans, "old.") == (
+        "(old.`topic` = 'a' AND ((old.`partition` = 0 AND old.`offset` >= 0 AND old.`offset` < 2))) OR "
+        "(old.`topic` = 'b' AND ((old.`partition` = 0 AND old.`offset` >= 3 AND old.`offset` < 4) OR "
+        "(old.`partition` = 1 AND old.`offset` >= 5 AND old.`offset` < 9)))"
+    )
+    assert inside({TopicPartition("it's \\", 0): Span(0, 1)}).startswith(r"(`topic` = 'it\'s \\' AND")
+
+
+def test_a_source_of_this_project_says_what_the_batch_reads() -> None:
+    """Rows that the query has filtered out count too; a partition without new records has no rows."""
+    batch = cast("DataFrame", MagicMock(groupBy=MagicMock(side_effect=AssertionError)))
+    ranges = {TopicPartition("orders", 0): planned(3, 8), TopicPartition("orders", 1): planned(4, 4)}
+    assert spans_of(batch, RunningBatch(ranges)) == {TopicPartition("orders", 0): Span(3, 8)}
+
+
+@pytest.mark.parametrize("text", [DELTA, DELTA_COLUMNS, ICEBERG, ICEBERG_EXPIRED, ICEBERG_RETRIES])
+def test_a_lost_commit_is_recognized(text: str) -> None:
+    assert is_conflict(RuntimeError(f"An error occurred while calling o1.overwrite. : {text}"))
+    wrapped = RuntimeError("Job aborted")
+    wrapped.__cause__ = RuntimeError(text)
+    assert is_conflict(wrapped)
+
+
+@pytest.mark.parametrize(
+    "text", ["[DELTA_INVARIANT_VIOLATION] NOT NULL", "iceberg.exceptions.ValidationException: Invalid schema", "disk"]
+)
+def test_another_error_is_not_tried_again(text: str) -> None:
+    attempt = MagicMock(side_effect=RuntimeError(text))
+    with pytest.raises(RuntimeError, match=r".+"):
+        LakeTable("t")._try(attempt, 0)
+    assert attempt.call_count == 1
+
+
+def test_a_lost_commit_is_tried_again_until_it_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(lake_table.time, "sleep", pauses.append)
+    attempt = MagicMock(side_effect=[RuntimeError(DELTA)] * 9 + [None])
+    LakeTable("t")._try(attempt, 0)
+    assert attempt.call_count == 10
+    assert 0.05 <= pauses[0] <= 0.15
+    assert 2.5 <= pauses[-1] <= 7.5
+
+
+def test_patience_ends_with_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    monkeypatch.setattr(lake_table.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(lake_table.time, "sleep", sleep)
+    with pytest.raises(LakeConflictError, match=r"to lake\.db\.t have won \d+ times in 20 s.*patience_s") as found:
+        LakeTable("lake.db.t", patience_s=20)._try(MagicMock(side_effect=RuntimeError(ICEBERG)), 0)
+    assert isinstance(found.value.__cause__, RuntimeError)
+    assert 20 < clock[0] < 30
+
+
+def test_a_batch_that_does_not_name_its_records_is_refused() -> None:
+    batch = cast("DataFrame", MagicMock(dtypes=[("topic", "string"), ("partition", "string")]))
+    with pytest.raises(ConfigurationError, match=r"LakeTable: the batch needs .* another type: partition, offset"):
+        LakeTable("t").write(batch, 0)
+
+
+def test_it_travels_to_the_server_of_spark_connect() -> None:
+    assert repr(pickle.loads(pickle.dumps(LakeTable("lake.db.t")))) == "LakeTable('lake.db.t')"
