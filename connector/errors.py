@@ -1,4 +1,4 @@
-"""The errors that your program can catch: those of ``bookmark`` and ``OffsetTable``, and their bases.
+"""The errors that your program can catch: those of ``bookmark``, ``OffsetTable`` and ``LakeTable``, and their bases.
 
     from pyspark_kafka_group.errors import BookmarkMovedError
 
@@ -21,7 +21,12 @@ from pyspark_kafka_group.offsets.errors import (
     SchemaRegistryError,
     UnknownTopicError,
 )
-from pyspark_kafka_group.stores.errors import OtherTopicError, PartitionsLockedError, TableBehindError
+from pyspark_kafka_group.stores.errors import (
+    LakeConflictError,
+    OtherTopicError,
+    PartitionsLockedError,
+    TableBehindError,
+)
 
 __all__ = [
     "ActiveGroupError",
@@ -33,6 +38,7 @@ __all__ = [
     "DataLossError",
     "GroupError",
     "KafkaGroupError",
+    "LakeConflictError",
     "MissingDependencyError",
     "NoOffsetAtTimeError",
     "OptionError",

@@ -1,4 +1,4 @@
-"""Applications race for one Delta or Iceberg table, and each record stands in it once.  See docs/exactly-once.md.
+"""Applications race for one Delta or Iceberg table, which gets each record once.  See docs/exactly-once.md.
 
 Kafka is not needed: what counts is who commits which records.  The judge reads the rows without a key.
 """

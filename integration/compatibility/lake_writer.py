@@ -1,7 +1,7 @@
 """One application that writes records into a lake table with `LakeTable`, for check_lake.py.
 
 ``python -m integration.compatibility.lake_writer FOLDER FIRST UNTIL [--wait]`` writes the records with these offsets.
-With ``--wait`` it creates the file ``started`` in the middle of its job, and goes on when ``go`` exists.
+With ``--wait`` it creates the file ``started`` in the middle of its job, and waits for the file ``go``.
 """
 
 from __future__ import annotations
