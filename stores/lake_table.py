@@ -161,14 +161,13 @@ class LakeTable:
 
         spark.sql(f"REFRESH TABLE {self._table}")  # a session may have an older snapshot in its cache
         current = spark.table(f"{self._table}.refs").where("name = 'main'").select("snapshot_id").collect()
-        if current:
-            snapshot = current[0]["snapshot_id"]
-            old = spark.read.option("versionAsOf", str(snapshot)).table(self._table).where(inside(spans))
+        checks = {"isolation-level": "serializable"}
+        if current:  # else the table is empty, and any data that another commit has added is a conflict
+            snapshot = str(current[0]["snapshot_id"])
+            old = spark.read.option("versionAsOf", snapshot).table(self._table).where(inside(spans))
             rows = rows.join(old.select(*RECORD_COLUMNS), list(RECORD_COLUMNS), "left_anti")
-        writer = rows.writeTo(self._table).option("isolation-level", "serializable")
-        if current:
-            writer = writer.option("validate-from-snapshot-id", str(snapshot))
-        writer.overwrite(F.lit(False))
+            checks["validate-from-snapshot-id"] = snapshot
+        rows.writeTo(self._table).options(**checks).overwrite(F.lit(False))
 
     def _try(self, attempt: Callable[[], None], batch_id: int) -> None:
         """Run an attempt until it does not lose against another commit."""
