@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -158,7 +158,7 @@ def while_it_runs(spark: SparkSession, rows: DataFrame, write: Callable[[DataFra
     """Write ``rows``, and ``other`` in the middle of the job that commits them."""
     folder = Path(tempfile.mkdtemp())
 
-    def waits(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    def waits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         (folder / "started").touch()
         while not (folder / "go").exists():
             time.sleep(0.05)
@@ -174,7 +174,7 @@ def while_it_runs(spark: SparkSession, rows: DataFrame, write: Callable[[DataFra
     thread = threading.Thread(target=meanwhile)
     thread.start()
     try:
-        write(rows.mapInPandas(waits, rows.schema))
+        write(rows.mapInArrow(waits, rows.schema))
     finally:
         (folder / "go").touch()
         thread.join()

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
+import pyarrow as pa
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
@@ -96,7 +96,7 @@ def main() -> None:
     spark, folder = session(args.folder), args.folder
     rows = records(spark, args.first, args.until)
 
-    def waits(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    def waits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counted = folder / f"counted-{args.first}"
         if counted.exists():  # the first run only counts the rows
             (folder / "started").touch()
@@ -106,7 +106,7 @@ def main() -> None:
         yield from batches
 
     if args.wait:
-        rows = rows.mapInPandas(waits, rows.schema)
+        rows = rows.mapInArrow(waits, rows.schema)
     LakeTable(table(folder)).write(rows, 0)
     print("written", flush=True)
     spark.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from typing import TYPE_CHECKING, cast
 from unittest.mock import MagicMock
 
@@ -12,7 +13,7 @@ from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.session.running_batch import RunningBatch
-from pyspark_kafka_group.stores import LakeTable, lake_table
+from pyspark_kafka_group.stores import LakeTable
 from pyspark_kafka_group.stores.errors import LakeConflictError
 from pyspark_kafka_group.stores.lake_table import Span, inside, is_conflict, spans_of
 
@@ -69,7 +70,7 @@ def test_another_error_is_not_tried_again(text: str) -> None:
 
 def test_a_lost_commit_is_tried_again_until_it_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(lake_table.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     attempt = MagicMock(side_effect=[RuntimeError(DELTA)] * 9 + [None])
     LakeTable("t")._try(attempt, 0)
     assert attempt.call_count == 10
@@ -83,8 +84,8 @@ def test_patience_ends_with_an_error_that_says_what_to_do(monkeypatch: pytest.Mo
     def sleep(seconds: float) -> None:
         clock[0] += seconds
 
-    monkeypatch.setattr(lake_table.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(lake_table.time, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", sleep)
     with pytest.raises(LakeConflictError, match=r"to lake\.db\.t have won \d+ times in 20 s.*patience_s") as found:
         LakeTable("lake.db.t", patience_s=20)._try(MagicMock(side_effect=RuntimeError(ICEBERG)), 0)
     assert isinstance(found.value.__cause__, RuntimeError)
