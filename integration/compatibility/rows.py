@@ -21,7 +21,7 @@ class Row:
     pins : mapping of str to str
         What pip installs, by package; the newest of what is not named.
     kafka : str
-        The brokers' version.
+        The brokers' version; empty if the tests need no broker.
     tests : str
         The file that is run.
     """
