@@ -16,8 +16,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
@@ -215,7 +213,7 @@ def test_what_cannot_be_written_is_an_error(spark: SparkSession, create: Callabl
     with pytest.raises(ConfigurationError, match="has no column extra, but the batch has"):
         target.write(batch.withColumn("extra", F.lit(1)), 0)
     # Spark wraps the error of a task differently for each format.
-    with pytest.raises((PySparkException, Py4JJavaError), match="a row names a record that this batch does not read"):
+    with pytest.raises(Exception, match="a row names a record that this batch does not read"):
         target.write(batch.withColumn("offset", F.when(F.col("offset") != 3, F.col("offset"))), 0)
     spark.range(1).selectExpr("'t' AS topic", "0 AS partition", "id AS offset").write.option(
         "path", str(tmp_path / "plain")
