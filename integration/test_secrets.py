@@ -187,14 +187,21 @@ def test_no_secret_is_in_anything_that_an_application_leaves(
         },
     }
     output = folder / "output"
+    root = Path(__file__).parents[1]
     with output.open("wb") as log:
         application = subprocess.run(
             [sys.executable, "-m", "integration.secret_run"],
-            cwd=Path(__file__).parents[1],
+            cwd=root,
             input=json.dumps(config).encode(),
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "TMPDIR": str(folder / "tmp"), "KAFKA_SECRET": secrets["password"]},
+            # Spark's processes import the token provider: they find it by PYTHONPATH.
+            env={
+                **os.environ,
+                "TMPDIR": str(folder / "tmp"),
+                "KAFKA_SECRET": secrets["password"],
+                "PYTHONPATH": str(root),
+            },
             timeout=380,
             check=False,
         )
