@@ -89,7 +89,7 @@ def run(row: Row, python: Path, arguments: Sequence[str]) -> Result:
     if not any(outcomes.values()):
         outcomes["failed"].append("the run itself")
     found = subprocess.run([str(python), "-c", VERSIONS], capture_output=True, text=True, check=True).stdout
-    versions = {"kafka": row.kafka or "-", **json.loads(found)}
+    versions = {"kafka": row.kafka, **json.loads(found)}
     return Result(row=row.name, date=datetime.date.today().isoformat(), versions=versions, **outcomes)
 
 

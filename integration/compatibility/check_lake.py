@@ -1,6 +1,6 @@
 """Applications race for one Delta or Iceberg table, which gets each record once.  See docs/exactly-once.md.
 
-Kafka is not needed: what counts is who commits which records.  The judge reads the rows without a key.
+Most tests need no Kafka: what counts is who commits which records.  The judge reads the rows without a key.
 """
 
 from __future__ import annotations
@@ -19,16 +19,22 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
+from integration.cluster import committed, produce, reset
 from integration.compatibility.lake_writer import FORMAT, records, session, table
-from integration.pipelines import wait_for
+from integration.pipelines import Pipeline, wait_for
 from integration.processes import send
 from integration.processes import session as processes_of
+from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.stores import LakeTable, lake_table
 from pyspark_kafka_group.stores.errors import LakeConflictError
 from pyspark_kafka_group.stores.lake_table import spans_of
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 ROOT = Path(__file__).parents[2]
+Create = Callable[[str], str]
+Pipelines = Callable[..., Pipeline]
 COLUMNS = "topic STRING, partition INT, offset BIGINT, number BIGINT"
 
 
@@ -46,7 +52,7 @@ def spark(lake: Path) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def create(spark: SparkSession, lake: Path) -> Callable[[str], str]:
+def create(spark: SparkSession, lake: Path) -> Create:
     def run(name: str) -> str:
         spark.sql(f"CREATE TABLE {table(lake, name)} ({COLUMNS}) USING {FORMAT}")
         return table(lake, name)
@@ -75,9 +81,7 @@ def compact(spark: SparkSession, lake: Path, name: str) -> None:
 
 
 @pytest.mark.timeout(600)  # Spark is started six times
-def test_a_suspended_and_a_killed_application(
-    spark: SparkSession, lake: Path, create: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_a_suspended_and_a_killed_application(spark: SparkSession, lake: Path, create: Create, tmp_path: Path) -> None:
     """One sleeps in its commit while the next owner writes the same records and more; one is killed there."""
     name = create("orders")
     started: list[subprocess.Popen[bytes]] = []
@@ -121,7 +125,7 @@ def test_a_suspended_and_a_killed_application(
             process.wait()
 
 
-def test_a_batch_that_runs_again_adds_nothing(spark: SparkSession, lake: Path, create: Callable[[str], str]) -> None:
+def test_a_batch_that_runs_again_adds_nothing(spark: SparkSession, lake: Path, create: Create) -> None:
     """Also after maintenance, and while rows of other records stand between its own."""
     name = create("again")
     target = LakeTable(name)
@@ -133,7 +137,7 @@ def test_a_batch_that_runs_again_adds_nothing(spark: SparkSession, lake: Path, c
     assert rows_of(spark, name) == expected(20)
 
 
-def test_four_threads_that_write_the_same_records(spark: SparkSession, create: Callable[[str], str]) -> None:
+def test_four_threads_that_write_the_same_records(spark: SparkSession, create: Create) -> None:
     name = create("threads")
     problems: list[BaseException] = []
 
@@ -151,6 +155,47 @@ def test_four_threads_that_write_the_same_records(spark: SparkSession, create: C
         thread.join()
     assert problems == []
     assert rows_of(spark, name) == expected(30)
+
+
+@either_protocol
+def test_members_of_one_group_fill_one_table(
+    kafka: Kafka, topic: TopicFactory, group: str, spark: SparkSession, create: Create, pipeline: Pipelines
+) -> None:
+    """A second member takes half of the partitions; then the group is reset, and both read everything again."""
+    name, source = create("from_kafka"), topic(2)
+    target = LakeTable(name)
+
+    def start(member: str) -> Pipeline:
+        member_of = pipeline(source, name=member, onOffsetRewind="group")
+        rows = member_of.load().selectExpr("topic", "partition", "offset", "explode(array(0L, 1L)) AS number")
+        writer = rows.writeStream.foreachBatch(target.write)
+        member_of.query = writer.option("checkpointLocation", str(member_of.checkpoint)).start()
+        return member_of
+
+    def has_read(until: int) -> None:
+        def done() -> bool:
+            assert all(member.started.exception() is None for member in members)
+            return committed(kafka.bootstrap_servers, group, source, range(2)) == {0: until, 1: until}
+
+        wait_for(done, f"the group has committed {until}")
+
+    produce(kafka.bootstrap_servers, source, {0: 40, 1: 40})
+    members = [start("one")]
+    has_read(40)
+    members.append(start("two"))
+    for member in members:
+        member.wait_for_ownership(1)
+    produce(kafka.bootstrap_servers, source, {0: 20, 1: 20}, start=40)
+    has_read(60)
+    for member in members:
+        member.stop_cleanly()
+    assert rows_of(spark, name) == expected(60)
+    reset(kafka.bootstrap_servers, group, source, {0: 0, 1: 0})
+    produce(kafka.bootstrap_servers, source, {0: 5, 1: 5}, start=60)
+    members = [start("one"), start("two")]
+    has_read(65)
+    assert any(member.events("rewound") for member in members)
+    assert rows_of(spark, name) == expected(65)
 
 
 def while_it_runs(spark: SparkSession, rows: DataFrame, write: Callable[[DataFrame], None], other: DataFrame) -> None:
@@ -180,7 +225,7 @@ def while_it_runs(spark: SparkSession, rows: DataFrame, write: Callable[[DataFra
 
 
 def test_a_writer_without_patience_gets_an_error(
-    spark: SparkSession, create: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, create: Create, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = create("impatient")
     spans = spans_of(records(spark, 0, 5), None)
@@ -192,7 +237,7 @@ def test_a_writer_without_patience_gets_an_error(
 
 
 @pytest.mark.skipif(FORMAT != "iceberg", reason="with Delta, LakeTable itself uses such a MERGE")
-def test_why_iceberg_gets_no_merge(spark: SparkSession, create: Callable[[str], str]) -> None:
+def test_why_iceberg_gets_no_merge(spark: SparkSession, create: Create) -> None:
     """Spark plans a MERGE that only inserts as an append, so two of them commit the same records."""
     name = create("merged")
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.merge.isolation-level' = 'serializable')")
@@ -206,7 +251,7 @@ def test_why_iceberg_gets_no_merge(spark: SparkSession, create: Callable[[str], 
     assert rows_of(spark, name) == sorted(expected(5) * 2)
 
 
-def test_what_cannot_be_written_is_an_error(spark: SparkSession, create: Callable[[str], str], tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_an_error(spark: SparkSession, create: Create, tmp_path: Path) -> None:
     name = create("refused")
     target = LakeTable(name)
     batch = records(spark, 0, 5)

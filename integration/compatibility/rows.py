@@ -54,7 +54,7 @@ ROWS = (
         tests="integration/compatibility/check_delta.py",
     ),
     *(
-        Row(name=f"lake-{name}", pins={"pyspark": pin}, kafka="", tests="integration/compatibility/check_lake.py")
+        Row(name=f"lake-{name}", pins={"pyspark": pin}, kafka="4.3.1", tests="integration/compatibility/check_lake.py")
         for name, pin in (("delta", "4.2.0"), ("iceberg", "4.1.1"))
     ),
     *(
