@@ -32,7 +32,7 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 
 T = TypeVar("T")
 
-PATIENCE_S = 120.0
+PATIENCE_S = 180.0
 """How long anything that must happen may take.  Only a hang or a slow machine comes near it."""
 
 _ASK_AGAIN_S = 0.05
