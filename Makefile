@@ -26,7 +26,7 @@ REPOSITORY ?=
 FAST := $(PY) -m pytest tests -n 2 --dist worksteal
 # These wait much of the time, so four workers share two cores. Each has brokers and a Spark of its own and takes whole
 # files, so that what a file sets up is set up once. Long files begin first: integration/order.py.
-INTEGRATION := $(PY) -m pytest integration -n 3 --dist loadfile --no-loadscope-reorder
+INTEGRATION := $(PY) -m pytest integration -n 4 --dist loadfile --no-loadscope-reorder
 # Of these, `test` runs the ones with several applications and the main paths. An empty KAFKA_VERSION is the newest.
 APPLICATIONS := integration/test_exactly_once.py 'integration/test_faults.py::test_nothing_is_lost_and_twice_is_only_what_was_declared[consumer]'
 PROMISES := $(PY) -m pytest $(APPLICATIONS) integration/test_main_paths.py -n 2 --dist loadgroup --no-loadscope-reorder
