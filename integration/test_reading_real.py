@@ -189,7 +189,7 @@ def test_keys_values_and_headers_arrive_as_they_were_sent(kafka: Kafka, topic: T
 def test_the_kind_of_timestamp_is_told_as_spark_tells_it(
     kafka: Kafka, topic: TopicFactory, kind: str, spark_id: int
 ) -> None:
-    name = topic(config={"message.timestamp.type": kind})
+    name = topic(config={"message.timestamp.type": kind, "retention.ms": "-1"})  # the record is old
     produce(producer(kafka), name, [b"v"], timestamp=1_700_000_000_123)
     batches = read(kafka, name, 0, 1)
     assert column(batches, "timestampType") == [spark_id]
