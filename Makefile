@@ -94,7 +94,8 @@ clean:  ## remove .venv, build/ and caches (downloaded broker jars stay in your 
 java:
 	@scripts/check-java.sh
 
-# Python code is found through links, new files included. C has to be compiled.
+# Python code is found through links, new files included. C has to be compiled. Without pyspark.zip, which has no byte code,
+# Spark's Python processes import PySpark from this environment, which takes a third of the time: docs/performance.md.
 $(READY): pyproject.toml $(wildcard connector/*/*.[ch] connector/*/*/*.[ch]) | java
 	@PYTHON='$(PYTHON)' scripts/check-python.sh
 	@test -d $(VENV) && echo 'Updating $(VENV) ...' || \
@@ -102,4 +103,5 @@ $(READY): pyproject.toml $(wildcard connector/*/*.[ch] connector/*/*/*.[ch]) | j
 	@$(PY) -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@$(PY) -m pip install --quiet 'setuptools>=77'
 	@$(PY) -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	@$(PY) -c 'import pathlib, pyspark; pathlib.Path(pyspark.__path__[0], "python/lib/pyspark.zip").unlink(missing_ok=True)'
 	@touch $@

@@ -154,10 +154,9 @@ def run_until_signal(query: StreamingQuery, *more: StreamingQuery, timeout_s: fl
 
 def __getattr__(name: str) -> Any:
     if name == "DefaultSource":
-        from pyspark_kafka_group.old_spark import is_too_old, stand_in
+        from pyspark_kafka_group.old_spark import check_spark
 
-        if is_too_old():
-            return stand_in()
+        check_spark()
         from pyspark_kafka_group.source import KafkaGroupDataSource
 
         return KafkaGroupDataSource

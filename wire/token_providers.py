@@ -177,13 +177,14 @@ class TokenProvider:
 
 
 def failure(config: Mapping[str, str]) -> str:
-    """Return why providers of this process fail now.
+    """Return why the provider that properties name fails now; empty if it does not.
 
-    Empty if none does, or if the properties, translated or not, belong to another kind of login.
+    Properties that are not translated yet, and log in with tokens, stand for all providers of this process.
     """
+    if PROVIDER in config:
+        return _failing.get(config[PROVIDER].strip(), "")
     mechanisms = {config.get("sasl.mechanism"), config.get("sasl.mechanisms")}
-    by_token = PROVIDER in config or not mechanisms.isdisjoint({"OAUTHBEARER", "AWS_MSK_IAM"})
-    return " ".join(_failing.values()) if by_token else ""
+    return "" if mechanisms.isdisjoint({"OAUTHBEARER", "AWS_MSK_IAM"}) else " ".join(_failing.values())
 
 
 def token_provider(config: Mapping[str, str]) -> TokenProvider:

@@ -58,11 +58,17 @@ def sources_of(progress: str) -> list[Source]:
         latest, end = json_object(source.get("latestOffset")), json_object(source.get("endOffset"))
         if latest is not None and isinstance(latest.get("control"), str):
             found.append(Source(address=latest["control"], end=end))
-        elif end is not None and isinstance(end.get("query"), str) and "topics" in end:
-            named.append(Source(address=end["query"], end=end))
+        elif (query := query_of(end)) is not None:
+            named.append(Source(address=query, end=end))
     # A secondary source reads the batches of another source of the query, and has no socket.
-    known = {source.end.get("query") for source in found if source.end is not None}
+    known = {query_of(source.end) for source in found}
     return found + [source for source in named if source.address not in known]
+
+
+def query_of(offset: Json | None) -> str | None:
+    """Return the id of the query in an offset of this source, the second address of its socket; None for others."""
+    query = None if offset is None or "topics" not in offset else offset.get("query")
+    return query if isinstance(query, str) else None
 
 
 def ranges_to_json(ranges: Mapping[TopicPartition, ReadRange]) -> Json:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.control.client import ask_for_report
-from pyspark_kafka_group.control.messages import json_object
+from pyspark_kafka_group.control.messages import json_object, query_of
 from pyspark_kafka_group.metrics.source_metrics import (
     LagSummary,
     PartitionMetrics,
@@ -87,12 +87,11 @@ def _of(
         if not isinstance(source, Mapping):
             continue
         report: Json = json_object(source.get("latestOffset")) or {}
-        end = json_object(source.get("endOffset")) or {}
-        query = end.get("query")
+        query = query_of(json_object(source.get("endOffset")))
         if not _is_report(report):
             # A repeated batch, Spark 4.0 or 4.1, or a second source that reads the batches of the first.  Only the
             # last one is not worth a question.
-            report = {} if query in named else {"control": query}
+            report = {} if query is None or query in named else {"control": query}
         named.add(query)
         report = newest(report)
         if _is_report(report):

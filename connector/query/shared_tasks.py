@@ -45,7 +45,8 @@ class SharedTasks:
     def planned(self, ranges: Sequence[object] | Mapping[Any, object], tasks: Sequence[Task]) -> None:
         """Note that a batch of these ranges begins with these tasks."""
         self._batch = None
-        if len(tasks) < len(ranges) and all(_size(task) <= self._sizes.min_records for task in tasks):
+        shared = self._sizes.shared_by_default and len(tasks) < len(ranges)
+        if shared and all(_size(task) <= self._sizes.min_records for task in tasks):
             self._batch = time.monotonic(), len(ranges), len(tasks)
 
     def told(self, end: Any) -> None:
@@ -63,7 +64,7 @@ class SharedTasks:
             The beginning of the log line.
         """
         batch, told, self._batch = self._batch, self._told, None
-        if batch is None or not self._sizes.shared_by_default:
+        if batch is None:
             return
         begin, partitions, tasks = batch
         if told is not None and told[0] == start:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,37 +11,23 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pyspark_kafka_group
 from integration.cluster import produce
-from integration.compatibility.lake_writer import DELTA
+from integration.compatibility import lake_writer
 from integration.pipelines import PATIENCE_S, Pipeline
 from integration.spark_fixtures import either_protocol
 from integration.test_exactly_once import forget_newest_commit
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
-from pyspark_kafka_group.testing.jars import JarSet, resolve
 from tests.docs.blocks import run_by
 
 RECORDS = 40
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Yield a session with Delta Lake."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    jars = resolve(JarSet(name="delta-4.4.0", label="Delta Lake 4.4.0", modules=DELTA))
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.jars", ",".join(map(str, jars)))
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    found = lake_writer.session(tmp_path_factory.mktemp("lake"))
+    yield found
+    found.stop()
 
 
 @either_protocol

@@ -1,51 +1,26 @@
-"""A PySpark that is too old gets a clear error, and keeps its other data sources."""
+"""A PySpark that is missing or too old gets a clear error."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from functools import partial
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 import pyspark_kafka_group
-from pyspark_kafka_group import old_spark
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-
-REFUSED = r"need PySpark 4\.0 or newer, and this is PySpark 3\."
-
-
-@pytest.mark.parametrize(
-    ("version", "refused"),
-    [
-        (None, True),
-        ("3.5.6", True),
-        ("4.0.0", False),
-        ("4.1.2", False),
-        ("4.2.0.dev3", False),
-        ("4.10.1", False),
-        ("5.0.0", False),
-    ],
-)
-def test_versions(version: str | None, refused: bool) -> None:
-    assert old_spark.is_too_old(version) is refused
+from pyspark_kafka_group.old_spark import check_spark
 
 
-def test_the_source_that_spark_finds_says_what_is_wrong_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(old_spark, "is_too_old", lambda *_: True)
-    monkeypatch.setattr(old_spark, "check_spark", partial(old_spark.check_spark, "3.5.6"))
-    found = pyspark_kafka_group.DefaultSource
-    assert found.name() == "kafka-group"
-    source = found({})
-    with pytest.raises(ConfigurationError, match=REFUSED):
-        source.schema()
-    for writer in (source.writer, source.streamWriter):
-        with pytest.raises(ConfigurationError, match=REFUSED):
-            writer(StructType(), False)
-    with pytest.raises(ConfigurationError, match=REFUSED):
-        pyspark_kafka_group.register(None)  # type: ignore[arg-type]
+@pytest.mark.parametrize("version", ["4.0.0", "4.1.2", "4.2.0.dev3", "4.10.1", "5.0.0"])
+def test_a_new_enough_version_is_taken(version: str) -> None:
+    check_spark(version)
+
+
+def test_an_older_version_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"need PySpark 4\.0 or newer, and this is PySpark 3\.5\.6"):
+        check_spark("3.5.6")
 
 
 def test_without_pyspark_the_command_line_runs_and_the_first_use_of_spark_says_what_is_missing() -> None:

@@ -14,8 +14,9 @@ import pytest
 from pyspark_kafka_group.coordinator import member
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets.errors import BrokerError, MemberFencedError, NotUpgradedError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, MemberFencedError, NotUpgradedError
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
+from pyspark_kafka_group.wire.token_providers import PROVIDER
 
 
 class StubConsumer:
@@ -132,6 +133,22 @@ def test_a_client_that_is_at_its_end_ends_the_query(
     monkeypatch.setattr(consumer, "poll", lambda timeout: event)
     with pytest.raises(kind, match=words):
         member.poll()
+
+
+@pytest.mark.parametrize("provider", [True, False])
+def test_a_refused_login_is_final_only_without_a_token_provider(
+    make: Callable[[str], tuple[Member, Any]], monkeypatch: pytest.MonkeyPatch, provider: bool
+) -> None:
+    """With one, librdkafka logs in again with each new token, and a broker refuses that within a second."""
+    member, consumer = make("consumer")
+    error = confluent_kafka.KafkaError(confluent_kafka.KafkaError._AUTHENTICATION, "Cannot change mechanism")
+    monkeypatch.setattr(consumer, "poll", lambda timeout: SimpleNamespace(error=lambda: error))
+    if provider:
+        monkeypatch.setitem(member._config, PROVIDER, "shop.tokens:provider")
+        member.poll()
+    else:
+        with pytest.raises(AuthenticationError):
+            member.poll()
 
 
 def unknown_group(monkeypatch: pytest.MonkeyPatch, consumer: Any) -> None:

@@ -284,7 +284,7 @@ def test_a_provider_that_hangs_is_called_once_and_its_late_answer_counts() -> No
     assert time.monotonic() - begin < 5
     assert "does not answer" in failure({PROVIDER: "it"})
     assert failure({"sasl.mechanism": "AWS_MSK_IAM"}) == failure({PROVIDER: "it"}), "also before it is translated"
-    assert failure({"sasl.mechanism": "PLAIN"}) == failure({}) == ""
+    assert failure({"sasl.mechanism": "PLAIN"}) == failure({}) == failure({PROVIDER: "another"}) == ""
     go_on.set()
     assert tokens.current(soon()).text == TOKEN
     assert len(calls) == 1
