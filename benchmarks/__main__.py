@@ -24,6 +24,7 @@ from benchmarks import (
     group_size,
     idle,
     kafka_to_kafka,
+    lake,
     latency,
     members,
     memory,
@@ -58,6 +59,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "sink": sink,
     "batch": batch,
     "database": database,
+    "lake": lake,
     "formats": formats,
     "tls": tls,
 }

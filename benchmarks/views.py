@@ -169,6 +169,13 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
             ratios=(("with the offset table", "without it"),),
         ),
     ),
+    "lake": (
+        View(metric="write_s", title="A write of 10,000 rows, s", ratios=(("LakeTable", "plain append"),)),
+        View(metric="rows_per_s", title="Rows/s of all writers", ratios=(("LakeTable", "plain append"),)),
+        View(metric="p50_s", title="A write beside the others, p50, s"),
+        View(metric="p99_s", title="  p99, s"),
+        View(metric="retries", title="Attempts of a write that another commit made void"),
+    ),
     "memory": (
         View(metric="baseline_mb", title="Python worker that reads from no Kafka, peak MB"),
         View(metric="peak_mb", title="Reading worker, peak MB"),

@@ -24,7 +24,7 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError, refusal
 from pyspark_kafka_group.cluster.groups import commit_requests
 from pyspark_kafka_group.cluster.properties.client_config import Properties, client_error, client_properties
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, transactional_id
-from pyspark_kafka_group.offsets.client_login import client_text, with_tokens
+from pyspark_kafka_group.offsets.client_login import client_text, needs_renewals, with_tokens
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, MemberFencedError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.redaction import redact
@@ -348,6 +348,7 @@ class TransactionalCommitter:
                     f"Another run of this query commits in group {self._group_id!r}: the same checkpoint is in "
                     f"use twice. Stop one of them."
                 )
-        if fenced:
+        renewed = error.name() == "_AUTHENTICATION" and needs_renewals(self._properties)
+        if fenced or renewed:  # a broker may refuse the login with a new token, see `Member`
             return CommitRefusedError(error.name(), client_text(error.str(), self._properties))
         return commit_error(error.name(), error.str(), group_id=self._group_id, properties=self._properties)

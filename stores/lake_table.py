@@ -9,6 +9,7 @@ the next attempt looks again.
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import re
@@ -112,6 +113,32 @@ class LakeTable:
         spans = spans_of(batch, running_batch(batch, batch_id, self._checkpoint))
         if spans:
             self._try(lambda: commit(spark, _checked(batch, spans), spans), batch_id)
+
+    def starting_offsets(self, spark: SparkSession, *topics: str) -> str:
+        """Return where the rows of topics end, for the option ``startingOffsets``, so that a new group starts there.
+
+        The group's committed offsets take precedence.  Partitions without rows start at their beginning.  If your query
+        leaves out records, those after the last row of a partition are read again.
+
+        Parameters
+        ----------
+        spark : SparkSession
+            A session that has the table.
+        topics : str
+            The topics of the stream.
+
+        Returns
+        -------
+        str
+            JSON, or ``earliest`` if there are no rows yet.
+        """
+        from pyspark.sql import functions as F  # noqa: N812  # the usual name
+
+        rows = spark.table(self._table).where(F.col("topic").isin(*topics)).groupBy("topic", "partition")
+        found: dict[str, dict[str, int]] = {}
+        for row in rows.agg((F.max("offset") + 1).alias("end")).collect():
+            found.setdefault(row["topic"], {})[str(row["partition"])] = row["end"]
+        return json.dumps(found) if found else "earliest"
 
     def _commit_of(self, spark: SparkSession, batch: DataFrame) -> Callable[[SparkSession, DataFrame, Spans], None]:
         """Return the way to commit rows to a table of this format."""

@@ -5,6 +5,7 @@ Most tests need no Kafka: what counts is who commits which records.  The judge r
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -135,6 +136,15 @@ def test_a_batch_that_runs_again_adds_nothing(spark: SparkSession, lake: Path, c
     target.write(records(spark, 0, 20), 2)
     target.write(records(spark, 0, 20), 2)
     assert rows_of(spark, name) == expected(20)
+
+
+def test_a_new_group_starts_where_the_rows_end(spark: SparkSession, create: Create) -> None:
+    target = LakeTable(create("new_group"))
+    assert target.starting_offsets(spark, "orders") == "earliest"
+    target.write(records(spark, 0, 7), 0)
+    target.write(records(spark, 7, 10).where("partition = 1"), 1)
+    assert json.loads(target.starting_offsets(spark, "orders", "other")) == {"orders": {"0": 7, "1": 10}}
+    assert target.starting_offsets(spark, "other") == "earliest"
 
 
 def test_four_threads_that_write_the_same_records(spark: SparkSession, create: Create) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -13,8 +14,9 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from pyspark_kafka_group.cluster import committer
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.committer import CommitRefusedError, TransactionalCommitter
-from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+from pyspark_kafka_group.wire.token_providers import PROVIDER
 
 OFFSETS = {TopicPartition("t", 0): (Offset(5), LeaderEpoch(3), "note")}
 
@@ -215,6 +217,28 @@ def test_a_commit_whose_instance_id_is_taken_is_refused_and_no_reason_to_end(
     with pytest.raises(CommitRefusedError) as refused:
         transactions.commit(OFFSETS, b"group")
     assert refused.value.evicted
+
+
+def token(_: str) -> tuple[str, float]:
+    """Be the token provider of a user."""
+    return "token", time.time() + 60
+
+
+@pytest.mark.parametrize(
+    ("more", "ends_with"),
+    [({}, AuthenticationError), ({PROVIDER: f"{__name__}:token"}, CommitRefusedError)],
+)
+def test_a_refused_login_ends_the_query_only_without_a_token_provider(
+    made: list[FakeProducer], more: dict[str, str], ends_with: type[Exception]
+) -> None:
+    """With one, a broker may refuse the login with a new token, and the next connection succeeds."""
+    committer = TransactionalCommitter({"bootstrap.servers": "127.0.0.1:1", **more}, group_id="g", query_id="q")
+    committer.prepare()
+    made[0].release.set()
+    made[0].answer = answer(KafkaError._AUTHENTICATION, txn_requires_abort=True)
+    with pytest.raises(ends_with):
+        committer.commit(OFFSETS, b"group")
+    committer.close()
 
 
 def test_commit_that_takes_long_is_refused_if_a_topic_is_missing(

@@ -1,0 +1,60 @@
+"""Rows into a Delta and an Iceberg table: with ``LakeTable``, and by a plain append of the same rows.
+
+By the size of the table, and by the number of writers at the same time.  Each format runs in an environment of its own,
+with a PySpark for which it has a runtime; see `integration.compatibility`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+from typing import Any
+
+from benchmarks.environment import Say
+from benchmarks.results import Cell, Result
+from integration.compatibility.__main__ import ROOT, environment, wheel
+from integration.compatibility.rows import ROWS
+
+QUICK: dict[str, Any] = {"sizes": [1_000], "writers": [1, 2], "per_batch": 1_000, "writes": 2, "repetitions": 1}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this benchmark."""
+    sizes = [1_000, 100_000, 10_000_000]
+    parser.add_argument("--sizes", type=int, nargs="*", default=sizes, help="rows of the table (default: %(default)s)")
+    parser.add_argument("--writers", type=int, nargs="*", default=[1, 2, 4, 8], help="(default: %(default)s)")
+    parser.add_argument("--per-batch", type=int, default=10_000, help="rows of a write (default: %(default)s)")
+    parser.add_argument("--writes", type=int, default=5, help="of each writer (default: %(default)s)")
+    parser.add_argument("--repetitions", type=int, default=3, help="(default: %(default)s)")
+    parser.add_argument("--formats", nargs="*", default=["delta", "iceberg"], help="(default: %(default)s)")
+
+
+def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
+    """Fill in the cells."""
+    options = {name: getattr(args, name) for name in ("sizes", "writers", "per_batch", "writes", "repetitions")}
+    result.notes.append("all writers are threads of one application, on the same two cores")
+    built = wheel()
+    cells: dict[str, Cell] = {}
+    for row in ROWS:
+        if row.name.removeprefix("lake-") not in args.formats:
+            continue
+        say(f"preparing {row.name}")
+        python = str(environment(row, built))
+        variables = {**os.environ, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+        with tempfile.TemporaryDirectory(prefix="lake-") as folder:
+            command = [python, "-m", "benchmarks.lake_writes", folder, json.dumps(options)]
+            with subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True) as process:
+                for line in process.stdout or ():
+                    if not line.startswith("{"):
+                        continue
+                    found = json.loads(line)
+                    cell = cells.setdefault(found["cell"], Cell(name=found["cell"], factors=found["factors"]))
+                    if cell not in result.cells:
+                        result.cells.append(cell)
+                    cell.add(found["arm"], found["metrics"])
+                    say(f"{found['cell']}, {found['arm']}: {found['metrics']}")
+        if process.returncode:
+            raise RuntimeError(f"{row.name} ended with {process.returncode}: look into the log")

@@ -1,0 +1,185 @@
+"""The writes that ``benchmarks.lake`` times, in an environment whose PySpark has the format.
+
+``python -m benchmarks.lake_writes FOLDER OPTIONS`` prints one JSON object for each measurement.  It needs no Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import statistics
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.samples import percentile
+from integration.compatibility.lake_writer import FORMAT, session, table
+from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.stores import LakeTable, lake_table
+
+Write = Callable[[DataFrame, int, int], None]
+"""Writes rows with these offsets, ``[first, until)``, in all partitions."""
+
+ONCE, ONCE_PARTITIONED, APPEND = "LakeTable", "LakeTable, partitioned table", "plain append"
+
+_COLUMNS = "topic STRING, partition INT, offset BIGINT, value STRING"
+_PARTITIONS = 8
+_WARM_UP = 3
+_WRITES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The session, its folder of tables, and the options of the run."""
+
+    spark: SparkSession
+    folder: Path
+    options: dict[str, Any]
+    retries: _Retries
+
+
+class _Retries(logging.Handler):
+    """Counts the attempts that lost against another commit."""
+
+    count = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "Trying again" in record.getMessage():
+            self.count += 1
+
+
+def main() -> None:
+    """Take all measurements."""
+    folder, options = Path(sys.argv[1]), json.loads(sys.argv[2])
+    place = _Place(session(folder), folder, options, retries := _Retries())
+    logging.getLogger("pyspark_kafka_group").addHandler(retries)
+    logging.getLogger("pyspark_kafka_group").setLevel(logging.INFO)
+    for rows in options["sizes"]:
+        _measure_size(place, rows)
+    for writers in options["writers"]:
+        for repetition in range(options["repetitions"]):
+            for arm in (ONCE, ONCE_PARTITIONED, APPEND):
+                _measure_writers(place, arm, writers, repetition)
+    place.spark.stop()
+
+
+def _measure_size(place: _Place, rows: int) -> None:
+    """Time single writes into a table that has ``rows`` rows."""
+    spark, each, per_batch = place.spark, rows // _PARTITIONS, place.options["per_batch"] // _PARTITIONS
+    writes = {}
+    for arm in (ONCE, APPEND):
+        name = _create(place, f"size_{rows}_{arm}", partitioned=False)
+        for part in range(10):
+            _append(name)(_rows(spark, range(_PARTITIONS), each * part // 10, each * (part + 1) // 10), 0, 0)
+        writes[arm] = _writer(arm, name, range(_PARTITIONS))
+    first = each
+    for repetition in range(-1, place.options["repetitions"]):
+        for arm, write in writes.items():
+            took = []
+            for n in range(_WRITES):
+                start = first + n * per_batch
+                begin = time.monotonic()
+                write(_rows(spark, range(_PARTITIONS), start, start + per_batch), start, start + per_batch)
+                took.append(time.monotonic() - begin)
+            if repetition >= 0:  # the first round warms the JVM up
+                factors = {"format": FORMAT, "rows": rows}
+                _print(f"{FORMAT}, into a table of {rows:,} rows", factors, arm, write_s=statistics.median(took))
+        first += _WRITES * per_batch
+
+
+def _measure_writers(place: _Place, arm: str, writers: int, repetition: int) -> None:
+    """Let several threads write at the same time, each a partition of its own, as members of a group do."""
+    name = _create(place, f"writers_{writers}_{arm}_{repetition}", partitioned=arm == ONCE_PARTITIONED)
+    spark, options, before = place.spark, place.options, place.retries.count
+    per_batch = options["per_batch"]
+    took: list[float] = []
+    problems: list[BaseException] = []
+
+    def run(partition: int) -> None:
+        write = _writer(arm, name, [partition])
+        try:
+            for n in range(options["writes"]):
+                begin, start = time.monotonic(), n * per_batch
+                write(_rows(spark, [partition], start, start + per_batch), start, start + per_batch)
+                took.append(time.monotonic() - begin)
+        except BaseException as e:
+            problems.append(e)
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(writers)]
+    begin = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lasted_s = time.monotonic() - begin
+    if problems:
+        raise problems[0]
+    if FORMAT == "iceberg":
+        spark.catalog.refreshTable(name)
+    assert spark.table(name).count() == writers * options["writes"] * per_batch, "rows are missing, or repeated"
+    _print(
+        f"{FORMAT}, {writers} writer{'s' * (writers > 1)}",
+        {"format": FORMAT, "writers": writers},
+        arm,
+        rows_per_s=writers * options["writes"] * per_batch / lasted_s,
+        p50_s=percentile(Counter(took), 0.5),
+        p99_s=percentile(Counter(took), 0.99),
+        retries=(place.retries.count - before) / len(took),
+    )
+
+
+def _create(place: _Place, name: str, *, partitioned: bool) -> str:
+    found = table(place.folder, "".join(c if c.isalnum() else "_" for c in name))
+    parts = "PARTITIONED BY (topic, partition)" if partitioned else ""
+    place.spark.sql(f"CREATE TABLE {found} ({_COLUMNS}) USING {FORMAT} {parts}")
+    return found
+
+
+def _rows(spark: SparkSession, partitions: Any, first: int, until: int) -> DataFrame:
+    """Return rows of 100 B values with these offsets in each of the partitions."""
+    numbers = ", ".join(str(n) for n in partitions)
+    return spark.range(first, until, 1, 4).selectExpr(
+        "'orders' AS topic",
+        f"explode(array({numbers})) AS partition",
+        "id AS offset",
+        "substr(repeat(md5(CAST(id AS STRING)), 4), 1, 100) AS value",
+    )
+
+
+def _writer(arm: str, name: str, partitions: Any) -> Write:
+    if arm == APPEND:
+        return _append(name)
+    target = LakeTable(name)
+
+    def write(rows: DataFrame, first: int, until: int) -> None:
+        # A source of Kafka says which offsets a batch has; without it the rows would be counted.
+        spans = {TopicPartition("orders", n): lake_table.Span(first, until) for n in partitions}
+        commit = target._commit_of(rows.sparkSession, rows)
+        target._try(lambda: commit(rows.sparkSession, lake_table._checked(rows, spans), spans), 0)
+
+    return write
+
+
+def _append(name: str) -> Write:
+    def write(rows: DataFrame, _first: int, _until: int) -> None:
+        if FORMAT == "delta":
+            rows.write.format("delta").mode("append").save(name.removeprefix("delta.`").removesuffix("`"))
+        else:
+            rows.writeTo(name).append()
+
+    return write
+
+
+def _print(cell: str, factors: dict[str, Any], arm: str, **metrics: float | None) -> None:
+    print(json.dumps({"cell": cell, "factors": factors, "arm": arm, "metrics": metrics}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
