@@ -64,7 +64,10 @@ def environment(row: Row, built: Path) -> Path:
     folder = PLACE / row.environment
     python = folder / "bin" / "python"
     if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        base = shutil.which(f"python{row.python}") if row.python else sys.executable
+        if base is None:
+            raise SystemExit(f"{row.name}: python{row.python} is not on the PATH")
+        subprocess.run([base, "-m", "venv", str(folder)], check=True)
     pins = [f"{package}=={version}" for package, version in row.pins.items()]
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, f"{built}[spark,cli,sql,testing]", *TOOLS, *pins, "pandas<3"], check=True)

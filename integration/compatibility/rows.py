@@ -22,6 +22,8 @@ class Row:
         What pip installs, by package; the newest of what is not named.
     kafka : str
         The brokers' version; empty if the tests need no broker.
+    python : str
+        The version of Python, as in ``python3.13``; that of this environment if it is empty.
     tests : str
         The file that is run.
     """
@@ -29,12 +31,14 @@ class Row:
     name: str
     pins: Mapping[str, str]
     kafka: str
+    python: str = ""
     tests: str = "integration/test_main_paths.py"
 
     @property
     def environment(self) -> str:
-        """Names the virtual environment; rows with the same pins share one."""
-        return "-".join(f"{package}-{pin}" for package, pin in sorted(self.pins.items())) or "newest"
+        """Names the virtual environment; rows with the same pins and Python share one."""
+        pins = {**self.pins, **({"python": self.python} if self.python else {})}
+        return "-".join(f"{package}-{pin}" for package, pin in sorted(pins.items())) or "newest"
 
 
 _OLDEST = {"pyspark": "4.2.0", "confluent-kafka": "2.15.0"}
@@ -45,6 +49,7 @@ ROWS = (
         for version in ("3.9.1", "4.0.1", "4.1.1", "4.2.0", "4.4.0")
     ),
     Row(name="newest", pins={}, kafka="4.3.1"),
+    *(Row(name=f"python-{version}", pins={}, kafka="4.3.1", python=version) for version in ("3.12", "3.13", "3.14")),
     Row(name="oldest-clients", pins=_OLDEST, kafka="4.3.1"),
     Row(name="oldest-everything", pins=_OLDEST, kafka="3.9.1"),
     Row(
@@ -114,8 +119,8 @@ def store(results: Iterable[Result], path: Path = RESULTS) -> None:
 def table(results: Mapping[str, Result]) -> str:
     """Return the table of the page, a line for each row; one that never ran says so."""
     lines = [
-        "| Kafka | PySpark | confluent-kafka | librdkafka | run on | tests | result |",
-        "|---|---|---|---|---|---|---|",
+        "| Kafka | PySpark | confluent-kafka | librdkafka | Python | run on | tests | result |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in ROWS:
         result = results.get(row.name)
@@ -125,12 +130,14 @@ def table(results: Mapping[str, Result]) -> str:
                 row.kafka,
                 *(row.pins.get(name, "newest") for name in ("pyspark", "confluent-kafka")),
                 "",
+                row.python,
                 "",
             ]
             lines.append(f"| {' | '.join(pins)} | {tests} | **not run** |")
             continue
         failed = f"**{len(result.failed)} failed**: {', '.join(result.failed)}"
         said = f"{len(result.passed)} passed" if result.good else failed
-        versions = [result.versions.get(name, "-") for name in ("kafka", "pyspark", "confluent-kafka", "librdkafka")]
+        shown = ("kafka", "pyspark", "confluent-kafka", "librdkafka", "python")
+        versions = [result.versions.get(name, "-") for name in shown]
         lines.append(f"| {' | '.join(versions)} | {result.date} | {tests} | {said} |")
     return "\n".join(lines) + "\n"

@@ -6,7 +6,13 @@ from pathlib import Path
 
 from integration.compatibility.rows import ROWS, Result, load, store, table
 
-VERSIONS = {"kafka": "3.9.1", "pyspark": "4.3.0", "confluent-kafka": "2.16.1", "librdkafka": "2.16.0"}
+VERSIONS = {
+    "kafka": "3.9.1",
+    "pyspark": "4.3.0",
+    "confluent-kafka": "2.16.1",
+    "librdkafka": "2.16.0",
+    "python": "3.11.7",
+}
 
 
 def result(row: str, *, passed: tuple[str, ...] = ("test_a",), failed: tuple[str, ...] = ()) -> Result:
@@ -31,7 +37,7 @@ def test_the_page_has_a_line_for_each_row() -> None:
     first, second = ROWS[0].name, ROWS[1].name
     lines = table({first: result(first, failed=("test_b",)), second: result(second)}).splitlines()[2:]
     assert len(lines) == len(ROWS)
-    assert "| 3.9.1 | 4.3.0 | 2.16.1 | 2.16.0 | 2026-01-02 |" in lines[0]
+    assert "| 3.9.1 | 4.3.0 | 2.16.1 | 2.16.0 | 3.11.7 | 2026-01-02 |" in lines[0]
     assert "**1 failed**: test_b" in lines[0]
     assert lines[1].endswith("| 1 passed |")
     assert all(line.endswith("| **not run** |") for line in lines[2:])
