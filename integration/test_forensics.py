@@ -205,7 +205,8 @@ def test_every_record_of_a_real_broker_is_decoded_as_kafkas_own_tool_does(
     told_by_kafka = run_tool(
         CONSOLE_CONSUMER,
         *("--bootstrap-server", kafka.bootstrap_servers, "--topic", OFFSETS_TOPIC, "--from-beginning"),
-        *("--timeout-ms", "5000", "--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"),
+        *("--max-messages", str(len(found)), "--timeout-ms", "60000"),
+        *("--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"),
     )
     theirs = one_after_the_other(told_by_kafka)
     assert [

@@ -154,7 +154,7 @@ def with_provider(tokens: TokenServer, secret: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(700)
 def test_no_secret_is_in_anything_that_an_application_leaves(
     broker: LocalKafka, certificates: Path, tokens: TokenServer, secrets: dict[str, str], folder: Path
 ) -> None:
@@ -202,7 +202,7 @@ def test_no_secret_is_in_anything_that_an_application_leaves(
                 "KAFKA_SECRET": secrets["password"],
                 "PYTHONPATH": str(root),
             },
-            timeout=380,
+            timeout=680,
             check=False,
         )
     shown = output.read_text(errors="replace")
