@@ -39,7 +39,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
     built = wheel()
     cells: dict[str, Cell] = {}
     for row in ROWS:
-        if row.name.removeprefix("lake-") not in args.formats:
+        if row.name not in {f"lake-{name}" for name in args.formats}:
             continue
         say(f"preparing {row.name}")
         python = str(environment(row, built))
