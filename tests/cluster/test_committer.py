@@ -221,7 +221,7 @@ def test_a_commit_whose_instance_id_is_taken_is_refused_and_no_reason_to_end(
 
 def token(_: str) -> tuple[str, float]:
     """Be the token provider of a user."""
-    return "token", time.time() + 60
+    return "opaque-9f27c1", time.time() + 60
 
 
 @pytest.mark.parametrize(
