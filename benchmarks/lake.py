@@ -51,10 +51,10 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
                     if not line.startswith("{"):
                         continue
                     found = json.loads(line)
-                    cell = cells.setdefault(found["cell"], Cell(name=found["cell"], factors=found["factors"]))
-                    if cell not in result.cells:
-                        result.cells.append(cell)
-                    cell.add(found["arm"], found["metrics"])
+                    if found["cell"] not in cells:
+                        cells[found["cell"]] = Cell(name=found["cell"], factors=found["factors"])
+                        result.cells.append(cells[found["cell"]])
+                    cells[found["cell"]].add(found["arm"], found["metrics"])
                     say(f"{found['cell']}, {found['arm']}: {found['metrics']}")
         if process.returncode:
             raise RuntimeError(f"{row.name} ended with {process.returncode}: look into the log")

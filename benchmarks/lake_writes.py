@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,6 @@ ONCE, ONCE_PARTITIONED, APPEND = "LakeTable", "LakeTable, partitioned table", "p
 
 _COLUMNS = "topic STRING, partition INT, offset BIGINT, value STRING"
 _PARTITIONS = 8
-_WARM_UP = 3
 _WRITES = 3
 
 
@@ -142,7 +141,7 @@ def _create(place: _Place, name: str, *, partitioned: bool) -> str:
     return found
 
 
-def _rows(spark: SparkSession, partitions: Any, first: int, until: int) -> DataFrame:
+def _rows(spark: SparkSession, partitions: Sequence[int], first: int, until: int) -> DataFrame:
     """Return rows of 100 B values with these offsets in each of the partitions."""
     numbers = ", ".join(str(n) for n in partitions)
     return spark.range(first, until, 1, 4).selectExpr(
@@ -153,7 +152,7 @@ def _rows(spark: SparkSession, partitions: Any, first: int, until: int) -> DataF
     )
 
 
-def _writer(arm: str, name: str, partitions: Any) -> Write:
+def _writer(arm: str, name: str, partitions: Sequence[int]) -> Write:
     if arm == APPEND:
         return _append(name)
     target = LakeTable(name)

@@ -170,7 +170,7 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         ),
     ),
     "lake": (
-        View(metric="write_s", title="A write of 10,000 rows, s", ratios=(("LakeTable", "plain append"),)),
+        View(metric="write_s", title="A write of one batch, s", ratios=(("LakeTable", "plain append"),)),
         View(metric="rows_per_s", title="Rows/s of all writers", ratios=(("LakeTable", "plain append"),)),
         View(metric="p50_s", title="A write beside the others, p50, s"),
         View(metric="p99_s", title="  p99, s"),

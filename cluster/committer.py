@@ -177,6 +177,7 @@ class TransactionalCommitter:
         self._producer: Producer | None = None
         self._cluster: Cluster | None = None  # opened if a commit takes long
         self._connections = _Connections()
+        self._renews = False  # whether the producer logs in again with new tokens
         self._caller = DaemonExecutor("kafka-group-transaction")
         self._fenced_at: deque[float] = deque(maxlen=_MAX_FENCINGS)
 
@@ -242,6 +243,7 @@ class TransactionalCommitter:
                 "error_cb": connections.failed,
                 "logger": connections,
             }
+            self._renews = needs_renewals(config)
             producer = Producer(with_tokens(config))
         except (KafkaException, ValueError, TypeError) as problem:
             raise client_error(problem, self._properties) from None
@@ -348,7 +350,6 @@ class TransactionalCommitter:
                     f"Another run of this query commits in group {self._group_id!r}: the same checkpoint is in "
                     f"use twice. Stop one of them."
                 )
-        renewed = error.name() == "_AUTHENTICATION" and needs_renewals(self._properties)
-        if fenced or renewed:  # a broker may refuse the login with a new token, see `Member`
+        if fenced or (self._renews and error.name() == "_AUTHENTICATION"):  # with a new token, see `Member`
             return CommitRefusedError(error.name(), client_text(error.str(), self._properties))
         return commit_error(error.name(), error.str(), group_id=self._group_id, properties=self._properties)

@@ -9,7 +9,6 @@ the next attempt looks again.
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 import re
@@ -22,6 +21,7 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.session.running_batch import RunningBatch, running_batch
 from pyspark_kafka_group.stores.errors import LakeConflictError
 from pyspark_kafka_group.stores.record_columns import RECORD_COLUMNS, check_columns
+from pyspark_kafka_group.stores.starting_offsets import starting_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -135,10 +135,8 @@ class LakeTable:
         from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
         rows = spark.table(self._table).where(F.col("topic").isin(*topics)).groupBy("topic", "partition")
-        found: dict[str, dict[str, int]] = {}
-        for row in rows.agg((F.max("offset") + 1).alias("end")).collect():
-            found.setdefault(row["topic"], {})[str(row["partition"])] = row["end"]
-        return json.dumps(found) if found else "earliest"
+        ends = rows.agg((F.max("offset") + 1).alias("end")).collect()
+        return starting_offsets({TopicPartition(r["topic"], r["partition"]): r["end"] for r in ends}, topics)
 
     def _commit_of(self, spark: SparkSession, batch: DataFrame) -> Callable[[SparkSession, DataFrame, Spans], None]:
         """Return the way to commit rows to a table of this format."""

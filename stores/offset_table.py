@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +16,7 @@ from pyspark_kafka_group.stores.database import Database, check_server
 from pyspark_kafka_group.stores.errors import TableBehindError
 from pyspark_kafka_group.stores.offset_rows import OffsetRows
 from pyspark_kafka_group.stores.record_columns import check_columns
+from pyspark_kafka_group.stores.starting_offsets import starting_offsets
 from pyspark_kafka_group.stores.task_writes import (
     REPORT_SCHEMA,
     PartitionWrite,
@@ -253,11 +253,7 @@ class OffsetTable:
         str
             JSON, or ``earliest`` if there are no rows yet.
         """
-        found: dict[str, dict[str, int]] = {}
-        for tp, offset in self.offsets().items():
-            if tp.topic in topics:
-                found.setdefault(tp.topic, {})[str(tp.partition)] = offset
-        return json.dumps(found) if found else "earliest"
+        return starting_offsets(self.offsets(), topics)
 
     def set_offsets(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Set the offsets from which records are written, perhaps again.  Stop all writers first.

@@ -91,7 +91,7 @@ def _of(
         if not _is_report(report):
             # A repeated batch, Spark 4.0 or 4.1, or a second source that reads the batches of the first.  Only the
             # last one is not worth a question.
-            report = {} if query is None or query in named else {"control": query}
+            report = {} if query in named else {"control": query}
         named.add(query)
         report = newest(report)
         if _is_report(report):

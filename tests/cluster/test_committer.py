@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -219,26 +218,38 @@ def test_a_commit_whose_instance_id_is_taken_is_refused_and_no_reason_to_end(
     assert refused.value.evicted
 
 
-def token(_: str) -> tuple[str, float]:
-    """Be the token provider of a user."""
-    return "opaque-9f27c1", time.time() + 60
+AMAZON = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "AWS_MSK_IAM",
+    "sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
+}
 
 
 @pytest.mark.parametrize(
     ("more", "ends_with"),
-    [({}, AuthenticationError), ({PROVIDER: f"{__name__}:token"}, CommitRefusedError)],
+    [
+        ({}, AuthenticationError),
+        ({PROVIDER: "shop.tokens:provider"}, CommitRefusedError),
+        (AMAZON, CommitRefusedError),
+    ],
 )
 def test_a_refused_login_ends_the_query_only_without_a_token_provider(
-    made: list[FakeProducer], more: dict[str, str], ends_with: type[Exception]
+    made: list[FakeProducer], monkeypatch: pytest.MonkeyPatch, more: dict[str, str], ends_with: type[Exception]
 ) -> None:
-    """With one, a broker may refuse the login with a new token, and the next connection succeeds."""
-    committer = TransactionalCommitter({"bootstrap.servers": "127.0.0.1:1", **more}, group_id="g", query_id="q")
-    committer.prepare()
+    """With one, a broker may refuse the login with a new token, and the next connection succeeds.
+
+    Regression: a login in Spark's words, which names the provider only after its translation, ended the query.
+    """
+    monkeypatch.setattr(committer, "with_tokens", dict)
+    target = TransactionalCommitter(
+        {"bootstrap.servers": "b-1.shop.kafka.eu-west-1.amazonaws.com:9098", **more}, group_id="g", query_id="q"
+    )
+    target.prepare()
     made[0].release.set()
     made[0].answer = answer(KafkaError._AUTHENTICATION, txn_requires_abort=True)
     with pytest.raises(ends_with):
-        committer.commit(OFFSETS, b"group")
-    committer.close()
+        target.commit(OFFSETS, b"group")
+    target.close()
 
 
 def test_commit_that_takes_long_is_refused_if_a_topic_is_missing(
