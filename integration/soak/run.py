@@ -94,7 +94,8 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
         contextlib.ExitStack() as stack,
     ):
         kafka.create_topic(TOPIC, partitions=soak.partitions)
-        kafka.create_topic(TRANSACTIONS, partitions=soak.transactional_partitions)
+        # Replicated: Kafka 4.3 forgets the marker of a transaction for a partition without a leader (KAFKA-20734).
+        kafka.create_topic(TRANSACTIONS, soak.transactional_partitions, replication_factor=soak.brokers)
         folder = soak.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         spark = _spark_cluster(soak, folder / "spark", stack) if soak.spark_cluster else None
@@ -161,7 +162,7 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
                 commits=commits,
                 ready=ready,
                 disturbed=_disturbed(chaos.done),
-                back=[f.end for f in chaos.done if _stops_all(f, soak.brokers)],
+                back=[*supervisor.back, *(f.end for f in chaos.done if _stops_all(f, soak.brokers))],
                 resets=scene.resets,
                 problems=problems,
                 transactions=transactions.transactions,

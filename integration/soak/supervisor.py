@@ -91,7 +91,12 @@ class Supervised:
     @property
     def up(self) -> bool:
         """Whether it runs, is a member of the group, and is left alone."""
-        return self.running and self.joined and not self.stopping and not self.under_fault
+        return self.reads and not self.stopping and not self.under_fault
+
+    @property
+    def reads(self) -> bool:
+        """Whether its process runs and has joined the group."""
+        return self.running and self.joined
 
     def begin_stop(self, ask: Callable[[], object]) -> None:
         """Ask the process to end, with ``ask``."""
@@ -175,6 +180,8 @@ class Supervisor:
     ----------
     endings : list of Ending
         All ends of processes, also clean ones.
+    back : list of float
+        When an application joined while no other one was a member.
     problems : list of str
         What should not have happened.
     """
@@ -182,8 +189,11 @@ class Supervisor:
     def __init__(self, applications: Sequence[Supervised]) -> None:
         self.applications = applications
         self.endings: list[Ending] = []
+        self.back: list[float] = []
         self.problems: list[str] = []
         self._restart = True
+        self._lock = threading.Lock()
+        self._reading: set[str] = set()
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(one,), name=f"supervisor-{one.name}", daemon=True)
@@ -221,5 +231,15 @@ class Supervisor:
                 self.problems.append(f"supervision of {one.name} failed: {problem!r}")
                 return
             self.problems += problems
+            self._note(one)
             if ending is not None:
                 self.endings.append(ending)
+
+    def _note(self, one: Supervised) -> None:
+        with self._lock:
+            if not one.reads:
+                self._reading.discard(one.name)
+                return
+            if not self._reading:
+                self.back.append(time.time())
+            self._reading.add(one.name)

@@ -69,6 +69,23 @@ def test_on_a_spark_cluster_one_application_that_is_up_stays(up: int, tmp_path: 
     assert all(one.faults == [] and not one.stopping for one in applications)
 
 
+def test_the_first_application_that_reads_again_is_noted_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (Supervised(Application(tmp_path, f"app{n}", {}), random.Random(n)) for n in range(2))
+    monkeypatch.setattr(Supervised, "tick", lambda _self, *, restart: (None, []))
+    with closing(Supervisor([first, second])) as supervisor:
+        supervisor.start()
+        for one in (first, second):
+            one.running = one.joined = True
+            wait_for(lambda: len(supervisor.back) == 1, "the first one counts, and the second does not")
+            time.sleep(0.5)
+        first.running = second.running = False
+        time.sleep(0.5)
+        second.running = True
+        wait_for(lambda: len(supervisor.back) == 2, "after a time without readers it counts again")
+
+
 # Says what Spark's programs say, and lives on with a child; a master and a worker, as far as starting and ending goes.
 _PROGRAM = """#!/bin/sh
 echo 'Starting Spark master at spark://127.0.0.1:1'
