@@ -178,7 +178,9 @@ def _of_this_log(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
     """Remove the offsets that belong to another log."""
     processed, note, committed = query.processed, info.note, info.committed
     stale_processed = processed is not None and (
-        _is_of_another_log(info, processed.topic_id, processed.leader_epoch) or _outgrown(info, processed)
+        _is_of_another_log(info, processed.topic_id, processed.leader_epoch)
+        or _outgrown(info, processed)
+        or _is_before_restore(info, processed)
     )
     stale_commit = _has_stale_commit(info) or _is_older_start(info, query)
     if stale_processed:
@@ -231,6 +233,18 @@ def is_behind(info: PartitionInfo, *known: ProcessedOffset | PartitionEntry | No
     """
     of_group = info.note is not None and _is_ahead(info, info.note.topic_id, info.committed_leader_epoch)
     return of_group or any(one is not None and _is_ahead(info, one.topic_id, one.leader_epoch) for one in known)
+
+
+def _is_before_restore(info: PartitionInfo, processed: ProcessedOffset) -> bool:
+    """Return whether the group's offset shows that the log was restored since the query has processed this offset.
+
+    The leader epoch of the group's offset no longer exists, and nobody has begun the restored log anew before this
+    query processed its offset, because that would have given it a later lineage.
+    """
+    note = info.note
+    if note is None or not _is_ahead(info, note.topic_id, info.committed_leader_epoch):
+        return False
+    return processed.lineage <= note.lineage
 
 
 def _outgrown(info: PartitionInfo, processed: ProcessedOffset) -> bool:

@@ -1086,9 +1086,20 @@ def test_what_another_query_has_begun_in_a_restored_log_is_gone_on_from() -> Non
 
 
 def test_late_commit_of_before_the_restore_does_not_count() -> None:
-    start = decide(70, committed_epoch=NOW, finished=20, processed_epoch=BEFORE, info=RESTORED)
+    start = decide(
+        70, committed_epoch=NOW, finished=20, processed_epoch=BEFORE, processed_lineage=SECOND, info=RESTORED
+    )
     assert (start.position, start.committed, start.recreated, start.rewound) == (20, None, False, False)
-    assert start.note.lineage == FIRST, "else a batch that was logged before looks like one of before a reset"
+    assert start.note.lineage == SECOND, "else a batch that was logged before looks like one of before a reset"
+
+
+@pytest.mark.parametrize("committed", [15, 70])
+def test_a_newer_commit_of_the_same_start_shows_that_the_log_was_restored(committed: int) -> None:
+    """Regression: a query that was down in the newest epoch continued at its own offset."""
+    with pytest.raises(DataLossError, match="restored from an older copy"):
+        decide(committed, committed_epoch=NOW, finished=20, processed_epoch=BEFORE, info=RESTORED)
+    start = decide(committed, committed_epoch=NOW, finished=20, processed_epoch=BEFORE, info=RESTORED, policy=LENIENT)
+    assert (start.position, start.recreated, start.note.lineage) == (10, True, NEW)
 
 
 def test_leader_epochs_of_a_topic_that_was_created_again_do_not_count_in_the_new_one() -> None:

@@ -369,6 +369,21 @@ KEPT = [
         "recreated a-1 0",
     ),
     Kept(
+        "restore_that_only_the_offset_of_the_group_shows_begins_the_log_anew",
+        Config(
+            topics=(2, 1),
+            queries=("ab", "ab", "a", "b"),
+            records=1,
+            latest=True,
+            log_changes=True,
+            forgets=True,
+            slow=("info", "", "engine", ""),
+        ),
+        "start 0 0, start 3 0, lapse 0 3, truncate 2 0, engine 3 0, start 2 0, lapse 2 0, go_back 2 13, hand_over 2 0, "
+        "recreate 0 9, restart 0 9, start 1 0, engine 3 0, restart 3 0",
+        "recreated b-0 0",
+    ),
+    Kept(
         "doubt_ends_only_with_a_read_back_after_the_last_commit",
         Config(
             protocol="assign", topics=(1,), queries=("a",), records=0, transactions=False, known=True, replaces=True
