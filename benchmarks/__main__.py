@@ -1,4 +1,4 @@
-"""``python -m benchmarks NAME``: runs a benchmark, stores its figures as JSON and prints them as tables."""
+"""Run a benchmark with ``python -m benchmarks NAME``, store its figures as JSON and print them as tables."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "formats": formats,
     "tls": tls,
 }
-"""By name on the command line.  Each has ``add_arguments``, ``QUICK`` and ``measure``."""
+"""The benchmarks by their name on the command line.  Each has ``add_arguments``, ``QUICK`` and ``measure``."""
 
 OUTPUT = Path("artifacts/benchmarks")
 
@@ -71,7 +71,7 @@ _INCOMPLETE = "incomplete: the run was ended early"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for."""
+    """Run the command of the command line and return the exit code."""
     args = _parser().parse_args(arguments)
     if args.command == "render":
         pages.publish(args.results)
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(name: str, args: argparse.Namespace) -> None:
-    """Run one benchmark, store and print its results, also those of a run that ends early."""
+    """Run one benchmark, and store and print its results, even if the run ends early."""
     begin = time.monotonic()
     args.output.mkdir(parents=True, exist_ok=True)
     log = args.output / f"{name}.log"
@@ -106,7 +106,7 @@ def run(name: str, args: argparse.Namespace) -> None:
             def say(line: str) -> None:
                 print(f"{time.monotonic() - begin:6.1f} s  {line}", file=terminal, flush=True)
                 if result.cells:
-                    result.save(args.output)  # a run takes minutes, and may be killed
+                    result.save(args.output)  # a run takes minutes, and a user may kill it
 
             say(f"what Spark and its processes say goes to {log}")
             BENCHMARKS[name].measure(args, result, say)
@@ -122,7 +122,7 @@ def run(name: str, args: argparse.Namespace) -> None:
 
 @contextmanager
 def _stderr_into(log: Path) -> Iterator[TextIO]:
-    """Send standard error of this process and of those it starts to a file; yield where it went before."""
+    """Redirect standard error of this process and its children to a file, and yield the former standard error."""
     sys.stderr.flush()
     before = os.dup(2)
     with log.open("wb") as file, open(os.dup(2), "w", encoding="utf-8") as terminal:

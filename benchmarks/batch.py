@@ -1,4 +1,4 @@
-"""Batch reads: a full topic, read as a whole by ``spark.read``, planning and the start of tasks included."""
+"""Batch reads: ``spark.read`` reads a whole topic.  The time includes planning and the start of tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     with bench(say) as place:
         warm = False
         for partitions in args.partitions:
@@ -50,7 +50,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
 
 
 def _read(place: Bench, arm: str, topic: str) -> float:
-    """Read all of a topic into nothing and return how long that took, from ``load()`` on."""
+    """Read a whole topic into the ``noop`` sink, and return the time since ``load()``."""
     begin = time.monotonic()
     options = {"kafka.bootstrap.servers": place.servers, "subscribe": topic}
     records = place.spark.read.format(arm).options(**options).load()

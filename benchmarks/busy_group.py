@@ -1,13 +1,14 @@
-"""A process with a busy group: members that share a topic, and producers that commit offsets for it in transactions.
+"""A process with a busy group: members that share a topic, and producers that commit its offsets in transactions.
 
-``python -m benchmarks.busy_group SETTINGS``, which are those of :class:`BusyGroup` as a JSON object.
+``python -m benchmarks.busy_group SETTINGS``, with the settings of :class:`BusyGroup` as a JSON object.
 
-It obeys lines on standard input, answers each with a line, and ends when its input does:
+The process reads commands from standard input, answers each with a line, and ends at the end of its input:
 
-* ``members N``: wait until its members own N partitions together;
+* ``members N``: wait until the members own N partitions together;
 * ``producers P ...``: make one producer for each of these partitions;
-* ``go``: each commits for its partition again and again; ``pause``: until none has a transaction open.  The answer to
-  ``pause`` is how many were committed in how many seconds.
+* ``go``: let each producer commit to its partition in a loop;
+* ``pause``: stop the producers and wait until no transaction is open.  The answer contains the number of commits and
+  the seconds since ``go``.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _TIMEOUT_S = 30.0
 
 
 class Committer:
-    """Commits a next offset of one partition at a steady rate, in transactions, on a thread of its own.
+    """Commits increasing offsets of one partition at a steady rate, in transactions and in a separate thread.
 
-    It names no member: a broker refuses a transaction only for a wrong member, not for none (KIP-447).
+    The transactions name no member.  A broker accepts this, and refuses only a wrong member (KIP-447).
     """
 
     def __init__(self, servers: str, partition: TopicPartition, per_second: float, metadata: object) -> None:
@@ -46,7 +47,7 @@ class Committer:
     def _run(self) -> None:
         offset, due = 0, 0.0
         while True:
-            # Busy before the look at ``go``, so that who has cleared that and sees idle can rely on it.
+            # Clear ``idle`` before the check of ``go``.  After ``pause`` has cleared ``go``, it can rely on ``idle``.
             self.idle.clear()
             if self.go.is_set():
                 offset += 1
@@ -66,11 +67,11 @@ class BusyGroup:
     Parameters
     ----------
     servers, topic, group, protocol : str
-        Where they are, and which protocol the group has.
+        The cluster, the topic, the group and its protocol.
     members : int
-        How many members.
+        Number of members.
     per_second : float
-        How often each producer commits.
+        Commits per second of each producer.
     """
 
     def __init__(self, *, servers: str, topic: str, group: str, protocol: str, members: int, per_second: float) -> None:
@@ -81,7 +82,7 @@ class BusyGroup:
         self._members = [Consumer(properties) for _ in range(members)]
         for member in self._members:
             member.subscribe([topic])
-        # Of a consumer that never joins: without a member id and a generation.
+        # The metadata of a consumer that never joins contains no member id and no generation.
         self._metadata = Consumer({"bootstrap.servers": servers, "group.id": group}).consumer_group_metadata()
         self._committers: list[Committer] = []
         self._began = 0.0
@@ -95,7 +96,7 @@ class BusyGroup:
                     member.poll(0.02)
 
     def wait_for(self, count: int) -> None:
-        """Return when the members own ``count`` partitions together."""
+        """Wait until the members own ``count`` partitions together."""
         deadline = time.monotonic() + 2 * _TIMEOUT_S
         while True:
             with self._serving:
@@ -114,7 +115,7 @@ class BusyGroup:
         ]
 
     def go(self) -> None:
-        """Let the producers begin, one after the other within the time between two commits of one."""
+        """Start the producers one after the other, spread over the interval between two commits."""
         self._began = time.monotonic()
         for committer in self._committers:
             committer.committed = 0
@@ -122,7 +123,7 @@ class BusyGroup:
             time.sleep(1 / self._per_second / len(self._committers))
 
     def pause(self) -> tuple[int, float]:
-        """Return when no transaction is open: how many were committed, in how many seconds."""
+        """Wait until no transaction is open.  Return the number of commits and the seconds since ``go``."""
         for committer in self._committers:
             committer.go.clear()
         committed = sum(committer.committed for committer in self._committers), time.monotonic() - self._began
@@ -133,7 +134,7 @@ class BusyGroup:
 
 
 def main(settings: str) -> None:
-    """Obey standard input."""
+    """Run the commands from standard input."""
     busy = BusyGroup(**json.loads(settings))
     for line in sys.stdin:
         command, *numbers = line.split()

@@ -1,12 +1,12 @@
-"""Time from assigned to started in a large group in which many producers commit all the time.
+"""Time from assigned to started in a large group while many producers commit.
 
-A member asks for the stable committed offsets of what it was assigned.  While a transaction is open, a broker refuses
-the stable offsets of its partitions.  So a request for a whole topic would fail again and again.  The benchmark also
-sends such a request beside each start.  Without Spark: the reader is driven as Spark's runner drives it in the source
-process.
+A member requests the stable committed offsets of its assigned partitions.  While a transaction is open, a broker
+refuses the stable offsets of its partitions.  So requests for a whole topic would fail most of the time.  The
+benchmark also sends such requests after each start.  It runs without Spark, and calls the reader like Spark's runner in
+the source process.
 
-The member has an instance id.  Each start gives it the same partitions, and the producers commit for all the others:
-one for each partition, in a loop, in transactions, in a process of their own.
+The member has an instance id, so that it gets the same partitions at each start.  In a separate process, one producer
+for each other partition commits in a loop, in transactions.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ PROTOCOLS = ("classic", "consumer")
 
 _OTHER_MEMBERS = 5
 _ASKS = 20
-"""How often it is asked for stable offsets beside each start."""
+"""Number of requests for stable offsets after each start."""
 
 _ASK_AGAIN_S = 0.1
-"""As a query asks again for what it was refused."""
+"""A query retries refused partitions after the same pause."""
 
 _GIVE_UP_S = 10.0
 _SETTLE_S = 1.0
 
-# A restart must be over before the group gives the member's partitions away.
+# The session must outlast a restart, so that the group does not reassign the member's partitions.
 _SESSION_MS = 45_000
 
 QUICK: dict[str, Any] = {"repetitions": 1, "producers": 5, "partitions": 12}
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     counts = {"0 producers": 0, f"{args.producers} producers": args.producers}
     cells = {name: Cell(name=name, factors={"producers": count}) for name, count in counts.items()}
     result.cells += cells.values()
@@ -77,7 +77,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             busy = {"servers": kafka.bootstrap_servers, "topic": topic, "group": group, "protocol": protocol}
             with _busy(**busy, members=_OTHER_MEMBERS, per_second=args.per_second) as tell, signals_restored():
                 tell(f"members {args.partitions}")
-                # Twice.  The first start waits for a rebalance, and commits where its partitions begin.
+                # Start twice: the first start waits for a rebalance, and commits the start of its partitions.
                 own = [starter.start() for _ in range(2)][-1].partitions
                 others = [n for n in range(args.partitions) if TopicPartition(topic, n) not in own]
                 if len(others) < args.producers:
@@ -92,7 +92,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
 
 
 class _Start:
-    """One start, from its event log."""
+    """One start of the member, read from its event log."""
 
     def __init__(self, events: list[dict[str, Any]]) -> None:
         assigned = [event for event in events if event["event"] == "assigned"]
@@ -104,7 +104,7 @@ class _Start:
 
 
 class _Starter:
-    """Starts the member that is measured, each time as a new query."""
+    """Starts the measured member, each time as a new query."""
 
     def __init__(self, servers: str, topic: str, group: str, protocol: str, folder: Path) -> None:
         self.topic = topic
@@ -124,7 +124,7 @@ class _Starter:
             self._options["kafka.session.timeout.ms"] = str(_SESSION_MS)
 
     def start(self) -> _Start:
-        """Start the member, wait until all that it was assigned has started, and stop it again."""
+        """Start the member, wait until all its assigned partitions have started, and stop it."""
         log = self._folder / f"{uuid.uuid4().hex}.jsonl"
         source = KafkaGroupDataSource({**self._options, "eventLog": str(log)})
         reader = source.streamReader(source.schema())
@@ -142,7 +142,7 @@ class _Starter:
             reader.stop()
 
     def refused(self, partitions: frozenset[TopicPartition]) -> bool:
-        """Ask for stable offsets, and tell whether one of them was refused."""
+        """Request stable offsets, and return whether the broker refused a partition."""
         return bool(self.requests.committed(self.group, partitions, require_stable=True).failed)
 
 
@@ -185,9 +185,9 @@ def _named(name: str) -> TopicPartition:
 
 @contextlib.contextmanager
 def _busy(**settings: Any) -> Iterator[Callable[[str], str]]:
-    """Run the other members and the producers; yield what sends them a command and returns the answer."""
+    """Run the other members and the producers.  Yield a function that sends a command and returns the answer."""
     command = [sys.executable, "-m", "benchmarks.busy_group", json.dumps(settings)]
-    # It ends when its input does, so it cannot outlive this process.
+    # The process ends at the end of its input, so it cannot outlive this process.
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         given, answers = process.stdin, process.stdout
         assert given is not None

@@ -1,8 +1,8 @@
-"""``format("ceiling")``: the fastest a Python source can be in Spark.
+"""``format("ceiling")``: the upper limit of a Python source in Spark.
 
-Tasks yield Arrow batches that are ready-made: the same columns, the same sizes and as many rows per batch as those of
-``kafka-group``, and no Kafka behind them.  The rest is Spark's own work.  A worker makes one batch and yields it
-again and again, so that it stays in the processor's cache: a real source cannot reach this, only come near.
+Tasks yield ready-made Arrow batches without Kafka.  Columns, sizes and rows per batch are equal to those of
+``kafka-group``, so the rest is Spark's own work.  A worker makes one batch and yields it repeatedly.  The batch stays
+in the processor's cache, so a real source can come near this throughput, but not reach it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class CeilingPartition(InputPartition):
-    """What one task yields: this many rows."""
+    """The number of rows that one task yields."""
 
     number: int
     rows: int
@@ -102,12 +102,12 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def columns_of(shape: Shape) -> tuple[str, ...]:
-    """Return the columns that ``kafka-group`` has for such records."""
+    """Return the columns of ``kafka-group`` for such records."""
     return COLUMNS if shape.headers else DEFAULT_COLUMNS
 
 
 def of_partition(batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
-    """Return the same batch of another partition; nothing else is copied."""
+    """Return the batch with another partition number, without a copy of the other columns."""
     import pyarrow as pa
 
     numbers = pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)
@@ -117,7 +117,7 @@ def of_partition(batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
 
 @cache
 def ready_made(shape: Shape, rows: int) -> pa.RecordBatch:
-    """Return one batch as ``kafka-group`` would make it of such records; made once per process."""
+    """Return one batch like those of ``kafka-group`` for such records.  Each process makes it once."""
     import pyarrow as pa
 
     schema = arrow_schema(columns_of(shape))

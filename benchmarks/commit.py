@@ -1,7 +1,7 @@
-"""What committing to the group costs a micro-batch: the same query with commits, and with commits that are not sent.
+"""The cost of commits to the group for a micro-batch: the same query with commits, and with commits that are not sent.
 
-To switch them off, see ``without_commits``.  A full topic is read in equal batches; small ones show a
-commit most.
+``without_commits`` switches the commits off.  The query reads a full topic in equal batches.  A commit has the largest
+effect on small batches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ARMS = {
     "plain": (OURS, {"commitMode": "plain"}),
     "no commit": ("kafka-group-without-commits", {"commitMode": "transaction"}),
 }
-"""What is compared: source and options, by name."""
+"""The source and the options of each arm."""
 
 _WARM_UP_BATCHES = 2
 
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     with bench(say) as place:
         for at, load_of_cell in enumerate(LOADS[: args.loads]):
             cell = Cell(name=load_of_cell.name, factors={"records_per_batch": load_of_cell.per_batch})
@@ -72,7 +72,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
 
 
 def _check_arms(place: Bench, reading: Reading) -> None:
-    """Make sure that those which should commit do, and that the other one does not: else the comparison is void."""
+    """Check that only the arms with commits commit.  Otherwise the comparison is void."""
     for arm in ARMS:
         group = f"bench-{uuid.uuid4().hex[:8]}"
         _run(place, arm, reading, **{"kafka.group.id": group})
@@ -93,7 +93,7 @@ def _committed(servers: str, group: str, reading: Reading) -> list[int]:
 
 
 def figures(batches: list[Batch]) -> dict[str, float | None]:
-    """Return what the batches after the first ones show."""
+    """Return the figures of the batches after the warm-up."""
     steady = batches[_WARM_UP_BATCHES:]
     durations = spread([batch.trigger_s * 1000 for batch in steady])
     cycles = [(after.begin - before.begin) * 1000 for before, after in pairwise(steady)]

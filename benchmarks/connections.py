@@ -1,10 +1,14 @@
-"""How many connections an executor keeps to a cluster of many brokers, counted by the brokers.
+"""The number of connections from an executor to a cluster of many brokers, counted by the brokers.
 
-Neither Spark nor Kafka: the readers of 8 Python workers, which get the tasks of each batch in random order, as Spark's
-do, and brokers in this process that speak Kafka's protocol over loopback.  Each partition has a few new records in each
-batch, so that small ranges share tasks.  Compared are readers that keep every connection for as long as they read,
-those that close what they do not use, and the same with tasks that are handed out by leader.  All figures are of one
-executor; a hundred have a hundred times as many.
+The benchmark runs without Spark and Kafka.  It uses the readers of 8 Python workers, and brokers in this process that
+speak Kafka's protocol over loopback.  As in Spark, the workers get the tasks of each batch in random order.  Each
+partition has a few new records in each batch, so that small ranges share tasks.  The benchmark compares:
+
+* readers that keep every connection for as long as they read;
+* readers that close unused connections;
+* the same readers, with tasks grouped by leader.
+
+All figures are for one executor.  A hundred executors have a hundred times as many connections.
 """
 
 from __future__ import annotations
@@ -56,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     batch = batch_of([record(offset, value=b"value") for offset in range(_RECORDS)])
     for at, trigger_s in enumerate(args.triggers):
         cell = Cell(name=f"a batch every {trigger_s:g} s", factors={"trigger_s": trigger_s})
@@ -80,12 +84,12 @@ def _as_in(arm: str) -> Iterator[None]:
 def _run(
     brokers: SocketBrokers, args: argparse.Namespace, trigger_s: float, *, by_leader: bool
 ) -> dict[str, float | None]:
-    """Run batches for some time; return what the brokers have counted."""
+    """Run batches for some time, and return the counts of the brokers."""
     partitions = [TopicPartition(TOPIC, n) for n in range(args.partitions)]
     leaders: Mapping[TopicPartition, Address] = (
         {tp: brokers.leader(tp.partition) for tp in partitions} if by_leader else {}
     )
-    # As many tasks as there are workers.
+    # One task for each worker.
     sizes = TaskSizes(min_records=math.ceil(args.partitions * _RECORDS / args.workers))
     config = reader_config({"bootstrap.servers": brokers.bootstrap_servers}, TOPIC)
     workers = [open_client(config) for _ in range(args.workers)]
@@ -106,7 +110,7 @@ def _run(
             for number in range(math.ceil(args.seconds / trigger_s)):
                 time.sleep(max(0.0, begin + number * trigger_s - time.monotonic()))
                 if number == 1:
-                    counter.start()  # the first batch finds out who leads
+                    counter.start()  # the first batch also connects to find the leaders
                 ranges = {tp: _range(number) for tp in partitions}
                 tasks = pack(ranges, sizes, leaders)
                 draw.shuffle(tasks)

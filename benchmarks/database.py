@@ -1,6 +1,6 @@
-"""Rows into PostgreSQL by ``foreachBatch``: with the offset table, and the same COPY without it.
+"""Writes to PostgreSQL by ``foreachBatch``: with the offset table, and with the same COPY without it.
 
-Both write in the tasks, one transaction for each.  The third arm counts the rows and writes nothing.
+Both write in the tasks, with one transaction for each task.  A third arm counts the rows and writes nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     with bench(say) as place, postgres_from_environment() as server:
         topic = place.topic(_PARTITIONS)
         load(place.servers, topic, shape=BASE_SHAPE, partitions=_PARTITIONS, records=args.records, codec="none")
@@ -61,7 +61,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
 
 
 def _rows_per_s(place: Bench, server: str, arm: str, reading: Reading) -> float:
-    """Write the whole topic, and return the rows a second while the batches ran."""
+    """Write the whole topic, and return the rows per second during the batches."""
     with contextlib.ExitStack() as stack:
         url = "" if arm == NOTHING else stack.enter_context(new_schema(server))
         if url:
@@ -93,4 +93,4 @@ def _sink(arm: str, url: str) -> Sink:
 
 
 def _take(_found: object) -> None:
-    """Let a sink's answer go: Spark wants none."""
+    """Drop the result of a sink, because Spark expects None."""

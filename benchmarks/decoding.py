@@ -1,7 +1,7 @@
-"""How fast offset commits of ``__consumer_offsets`` are decoded, and made into a history, and what memory that takes.
+"""Throughput and memory of decoding the commits in ``__consumer_offsets``, and of making a history from them.
 
-Without a broker: the bytes are those of Kafka 4.3, with the metadata of this project, of 1,000 partitions in turn.
-Each arm runs in a process of its own.
+The benchmark needs no broker: it makes the bytes of Kafka 4.3, with the metadata of this project, for 1,000 partitions
+in turn.  Each arm runs in a separate process.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pyspark_kafka_group.wire.fields import Writer
 
 GROUP, TOPIC, TOPIC_ID = "orders-etl", "orders", "QtOXfeWAR9uadceaKEMIPw"
 ARMS = ("another group's", "decoded", "in a history")
-"""What happens to a record: it is passed over, made into an object, or becomes a step of a history."""
+"""The arms: skip a record, decode it into an object, or make a step of a history from it."""
 
 _PARTITIONS = 1_000
 _DIFFERENT = 100_000
-"""So many records are made, and read again and again: bytes of their own would only measure memory."""
+"""Number of different records, which the benchmark reads repeatedly.  More of them would only measure memory."""
 
 _TIME_MS = 1_767_225_600_000
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     load, cores = os.getloadavg()[0], os.cpu_count()
     if load > 1:
         result.notes.append(f"other programs kept the machine busy: a load average of {load:.1f} on {cores} cores")
@@ -59,7 +59,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
 
 
 def commits(different: int) -> list[tuple[bytes, bytes]]:
-    """Return keys and values of commits, of partitions in turn."""
+    """Return keys and values of commits, for the partitions in turn."""
     return [_commit(n) for n in range(different)]
 
 
@@ -83,7 +83,7 @@ def _commit(number: int) -> tuple[bytes, bytes]:
 
 
 def run(arm: str, count: int) -> dict[str, float | None]:
-    """Read so many commits, in this process."""
+    """Read ``count`` commits in this process, and return the figures."""
     records = commits(min(count, _DIFFERENT))
     source = itertools.islice(itertools.cycle(records), count)
     wanted = is_of_group(GROUP if arm != ARMS[0] else "payments")

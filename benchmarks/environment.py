@@ -1,4 +1,4 @@
-"""Where all sources are measured: one broker, and one Spark session after the other on two cores."""
+"""The environment of the benchmarks: one broker, and one Spark session at a time on two cores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyspark_kafka_group.testing import LocalKafka, TlsFiles
 
 _ROOT = Path(__file__).resolve().parent.parent
 
-# As Kafka's own scripts start a broker; those of LocalKafka are for quick starts.
+# The options of Kafka's own scripts.  Those of LocalKafka make a broker start quickly.
 _BROKER_JVM = (
     "-Xms1g",
     "-Xmx1g",
@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 
 
 class BenchmarkKafka(LocalKafka):
-    """A local broker with the JVM settings of a real one."""
+    """A local broker with the JVM settings of a production broker."""
 
     def _java(self, java: Path, jars: list[Path], folder: Path) -> list[str]:
         program, *options = super()._java(java, jars, folder)
@@ -46,11 +46,11 @@ class Bench:
     Parameters
     ----------
     kafka : LocalKafka
-        The broker, started.
+        The running broker.
     folder : Path
-        For checkpoints.
+        The folder for checkpoints.
     say : callable
-        Told about each step.
+        Prints a line for each step.
 
     Attributes
     ----------
@@ -76,12 +76,12 @@ class Bench:
     def topic(self, partitions: int, **config: str) -> str:
         """Create a topic and return its name."""
         name = f"bench-{uuid.uuid4().hex[:8]}"
-        # A small index: 10,000 partitions map two of them each.
+        # A small index, because a broker maps two index files into memory for each of 10,000 partitions.
         self.kafka.create_topic(name, partitions, config={"segment.index.bytes": "1048576", **config})
         return name
 
     def new_session(self) -> None:
-        """Stop the session and begin another, with new Python workers in the same JVM."""
+        """Stop the session and start another, with new Python workers in the same JVM."""
         self.spark.stop()
         self.spark = _session()
 
@@ -90,13 +90,14 @@ class Bench:
 def bench(
     say: Say, *, tls: TlsFiles | None = None, sasl_users: Mapping[str, str] | None = None, **properties: str
 ) -> Iterator[Bench]:
-    """Yield a broker with a session; ``properties`` are the broker's, ``_`` for ``.`` in their names.
+    """Yield a broker with a session.
 
-    ``tls`` and ``sasl_users`` are those of `LocalKafka`.
+    ``properties`` are the broker's properties, with ``_`` for ``.`` in their names.  ``tls`` and ``sasl_users`` are
+    parameters of `LocalKafka`.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    # The sources of this folder are imported by Spark's Python processes.
+    # Spark's Python processes import the sources of this folder.
     os.environ["PYTHONPATH"] = str(_ROOT)
     folder = Path(tempfile.mkdtemp(prefix="benchmark-"))
     say("starting a broker and Spark")

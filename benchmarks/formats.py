@@ -1,7 +1,7 @@
-"""Values with types: JSON and Avro decoded by this source beside Spark's ``from_json`` and ``from_avro``; batch reads.
+"""Typed values in batch reads: this source decodes JSON and Avro, compared with ``from_json`` and ``from_avro``.
 
-Avro twice: with one schema, and written with another one than it is read with, through the stand-in of a registry,
-which Spark's function cannot ask.
+The benchmark reads Avro twice.  First the writer and the reader have the same schema.  Then they have different ones,
+and the source fetches the writer's schema from a registry, which Spark's function cannot do.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     with bench(say) as place, SchemaRegistryServer() as registry:
         older = registry.register("orders", json.dumps(_OLDER))
         newer = registry.register("orders", json.dumps(_AVRO))

@@ -1,12 +1,12 @@
-"""A process with some members of a group, without Spark: each is a query, driven as Spark drives it.
+"""A process with some members of a group, without Spark: each member is a query, called as Spark calls it.
 
-``python -m benchmarks.group_members SETTINGS``, a JSON object with ``names``, ``options`` and ``folder``.
+``python -m benchmarks.group_members SETTINGS``, with a JSON object of ``names``, ``options`` and ``folder``.
 
-Each member has a thread that asks for the next batch once a second, and says at once that it is finished; nothing is
-read.  It obeys lines on standard input, answers each with a line, and ends when its input does:
+Each member has a thread that plans a batch once a second and reports it as finished at once.  It reads no records.  The
+process reads commands from standard input, answers each with a line, and ends at the end of its input:
 
 * ``start``: start all members at once;
-* ``state``: a JSON object, see :meth:`Members.state`;
+* ``state``: return a JSON object, see :meth:`Members.state`;
 * ``stop NAME ...``: stop these members, or all of them, and wait until they have left.
 """
 
@@ -30,12 +30,12 @@ TRIGGER_S = 1.0
 
 
 class GroupMember:
-    """One query without an earlier run: all its knowledge comes from the group.
+    """One query without an earlier run, so that it starts only from the state of the group.
 
     Attributes
     ----------
     problem : Exception or None
-        What has ended it.
+        The error that has ended it.
     """
 
     def __init__(self, name: str, options: Mapping[str, str], folder: Path) -> None:
@@ -65,7 +65,7 @@ class GroupMember:
             self.problem = problem
 
     def report(self) -> dict[str, Any] | None:
-        """Return what a query's progress would show; None before its first answer."""
+        """Return the report that a query's progress would contain; None before its first answer."""
         return self._query.report() if self._joined else None
 
     def stop(self) -> None:
@@ -90,7 +90,7 @@ class Members:
             self._members[name] = GroupMember(name, self._options, self._folder)
 
     def state(self) -> dict[str, Any]:
-        """Return the problems, how many partitions each member plans, and the sums of commits and of their seconds."""
+        """Return the errors, the planned partitions of each member, and the totals of commits and of their time."""
         reports = {name: member.report() for name, member in self._members.items()}
         known = [report for report in reports.values() if report is not None]
         cpu = time.process_time()
@@ -104,7 +104,7 @@ class Members:
         }
 
     def stop(self, names: Sequence[str]) -> None:
-        """Stop these members, or all."""
+        """Stop these members, or all if there are no names."""
         leaving = [self._members.pop(name) for name in names or [*self._members]]
         threads = [threading.Thread(target=member.stop) for member in leaving]
         for thread in threads:
@@ -114,14 +114,14 @@ class Members:
 
 
 def _started(report: Mapping[str, Any] | None) -> int:
-    """Return how many partitions a member has that know their position."""
+    """Return the number of a member's partitions that have a position."""
     if report is None:
         return 0
     return sum(at is not None for positions in report["assigned"].values() for at in positions.values())
 
 
 def main(settings: str) -> None:
-    """Obey standard input."""
+    """Run the commands from standard input."""
     members = Members(**json.loads(settings))
     for line in sys.stdin:
         command, *names = line.split()

@@ -1,12 +1,12 @@
-"""A group of 10 to 100 members: how long it takes to settle, how fast it commits, and what the coordinator pays.
+"""A group of 10 to 100 members: the time to settle, the commit rate, and the load of the coordinator.
 
-Without Spark: each member is a query as it runs in the source process, and is asked for a batch once a second
+The benchmark runs without Spark.  Each member is a query as in the source process, and plans a batch once a second
 (:mod:`benchmarks.group_members`).  One producer adds records to a tenth of the partitions every second, so that each
-member commits about once a second.  Compared are the classic protocol with our heartbeats and with those of Java's
-client, and KIP-848.
+member commits about once a second.  The benchmark compares the classic protocol with our heartbeats, the classic
+protocol with the heartbeats of Java's client, and KIP-848.
 
-For each size: all members start at once, in a new group; they idle; they commit; one leaves.  Then all stop, and start
-again at once in the same group, where each partition must begin at its committed offset and nowhere else.
+For each size, all members start at once in a new group.  They idle, then they commit, and then one leaves.  Finally all
+stop, and start again at once in the same group.  Each partition must then start at its committed offset.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ ARMS: dict[str, dict[str, str]] = {
     "classic, 3 s": {"kafka.group.protocol": "classic", "kafka.heartbeat.interval.ms": "3000"},
     "KIP-848": {"kafka.group.protocol": "consumer"},
 }
-"""The default, what Java's client does by default, and the other protocol, where the broker decides."""
+"""Our default, the default of Java's client, and KIP-848, where the broker decides the interval."""
 
 PATIENCE_S = 240.0
 
 _MEMBERS_PER_PROCESS = 25
 
-# Those of a broker, not of tests: members of KIP-848 hear of their partitions with a heartbeat.
+# A broker's defaults instead of those for tests, because KIP-848 members learn their partitions with a heartbeat.
 _PROPERTIES = {
     "group.consumer.heartbeat.interval.ms": "5000",
     "group.consumer.session.timeout.ms": "45000",
@@ -53,7 +53,7 @@ _PROPERTIES = {
 QUICK: dict[str, Any] = {"members": [3], "partitions": 30, "seconds": 3.0, "arms": [*ARMS]}
 
 Tell = Callable[[str], list[Any]]
-"""Tells all processes a line, and returns what each has answered."""
+"""Sends a line to all processes, and returns their answers."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     result.notes.append(
         "brokers tell members of KIP-848 to send a heartbeat every 5 s, as they do by default; without "
         "group.initial.rebalance.delay.ms"
@@ -78,7 +78,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             for arm in args.arms:
                 with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
                     run = Run(kafka.bootstrap_servers, f"size-{uuid.uuid4().hex[:8]}", args.partitions, Path(folder))
-                    # A small index: 10,000 partitions map two of them each.
+                    # A small index, because a broker maps two index files into memory for each of 10,000 partitions.
                     kafka.create_topic(run.topic, args.partitions, config={"segment.index.bytes": "1048576"})
                     cell.add(arm, run.measure(count, ARMS[arm], args.seconds))
                     kafka.delete_topic(run.topic)
@@ -90,18 +90,18 @@ def _told(cell: Cell, arm: str) -> str:
 
 
 class Run:
-    """One group of one size, from its beginning to its end.
+    """Measures one group of one size, from its first start to its end.
 
     Parameters
     ----------
     servers, topic : str
-        Where the topic is; the group has its name.
+        The cluster and the topic.  The group has the name of the topic.
     partitions : int
-        How many the topic has.
+        Number of partitions of the topic.
     folder : Path
-        For event logs.
+        The folder for event logs.
     rest_s : float
-        How long the group rests before a window.
+        Seconds that the group rests before a window.
     """
 
     def __init__(self, servers: str, topic: str, partitions: int, folder: Path, *, rest_s: float = 2.0) -> None:
@@ -128,7 +128,7 @@ class Run:
                 leave_s = self._settled(tell, names[:-1], left_at)
             committed = self._committed()
             self._produce(range(self._partitions))
-            # Whoever falls back to startingOffsets begins at the end, and not where the group has committed.
+            # A member that falls back to startingOffsets starts at the end, not at the committed offset.
             with self._started(names, options, "latest", "second") as tell:
                 again_s = self._settled(tell, names, time.monotonic())
         fell_back = fallen_back(first_positions(self._folder / "second"), committed)
@@ -148,11 +148,11 @@ class Run:
         }
 
     def _window(self, tell: Tell, watch: Watch, seconds: float) -> dict[str, float]:
-        """Return what happens in a window of time."""
+        """Return the figures of a window of time."""
         before, begin = _sum(tell("state")), time.time()
         time.sleep(seconds)
         after, end = _sum(tell("state")), time.time()
-        time.sleep(0.6)  # a last sample of the watch
+        time.sleep(0.6)  # until the watch has taken its last sample
         commits = after["commits"] - before["commits"]
         took_ms = after["committing_ms"] - before["committing_ms"]
         return {
@@ -163,7 +163,7 @@ class Run:
         }
 
     def _settled(self, tell: Tell, names: Sequence[str], since: float) -> float:
-        """Wait until each member has its share and knows where it begins; return how long that took."""
+        """Wait until each member has its share and its start positions, and return the time since ``since``."""
         low, high = self._partitions // len(names), -(-self._partitions // len(names))
         while True:
             states = tell("state")
@@ -171,7 +171,7 @@ class Run:
             if problems:
                 raise RuntimeError(f"members have ended: {problems[:3]}")
             owned = {name: count for state in states for name, count in state["owned"].items()}
-            # An assignor may leave a member one more or less than the others have.
+            # An assignor may give a member one partition more or less than the others.
             fair = all(low - 1 <= count <= high + 1 for count in owned.values())
             if len(owned) == len(names) and sum(owned.values()) == self._partitions and fair:
                 return time.monotonic() - since
@@ -181,7 +181,7 @@ class Run:
 
     @contextlib.contextmanager
     def _started(self, names: Sequence[str], options: Mapping[str, str], start: str, run: str) -> Iterator[Tell]:
-        """Run members from their start on; yield what tells their processes something."""
+        """Start the members, and yield a function that sends commands to their processes."""
         folder = self._folder / run
         folder.mkdir()
         given = {
@@ -216,7 +216,7 @@ class Run:
 
     @contextlib.contextmanager
     def _producing(self) -> Iterator[None]:
-        """Add a record to each tenth partition every second; after ten seconds each has one."""
+        """Produce a record to every tenth partition each second, so that all get one within ten seconds."""
         over = threading.Event()
 
         def run() -> None:
@@ -248,14 +248,14 @@ class Run:
 
 
 def fallen_back(positions: Mapping[str, int], committed: Mapping[str, int]) -> list[str]:
-    """Return the partitions that did not begin at the offset that was committed, told with both.
+    """Return the partitions that did not start at their committed offset, as text with both offsets.
 
     Parameters
     ----------
     positions : mapping of str to int
-        Where each partition began, with its first owner.
+        The offset of each partition at its first owner.
     committed : mapping of str to int
-        What the group had committed before.
+        The committed offsets before the start.
     """
     return [
         f"{tp}: began at {positions.get(tp)}, committed was {offset}"
@@ -265,7 +265,7 @@ def fallen_back(positions: Mapping[str, int], committed: Mapping[str, int]) -> l
 
 
 def first_positions(folder: Path) -> dict[str, int]:
-    """Return where each partition began, with its first owner."""
+    """Return the offset at which each partition started, with its first owner."""
     events = [json.loads(line) for file in folder.glob("*.jsonl") for line in file.read_text().splitlines()]
     started = sorted((event for event in events if event["event"] == "started"), key=lambda event: -event["time"])
     return {tp: offset for event in started for tp, offset in event["positions"].items()}
@@ -288,7 +288,7 @@ def _answer(process: subprocess.Popen[str], line: str) -> Any:
 @contextlib.contextmanager
 def _process(names: Sequence[str], options: Mapping[str, str], folder: Path) -> Iterator[subprocess.Popen[str]]:
     settings = json.dumps({"names": names, "options": options, "folder": str(folder)})
-    # It ends when its input does, so it cannot outlive this process.
+    # The process ends at the end of its input, so it cannot outlive this process.
     command = [sys.executable, "-m", "benchmarks.group_members", settings]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -1,8 +1,8 @@
 """CPU time of a query that has nothing to read, with few and with many partitions.
 
-Default trigger: Spark asks the source about 90 times a second.  Each query idles in windows of equal length after it
-has settled.  A session without any query is measured first.  The query accounts for all that
-the JVM uses beyond that.
+With the default trigger, Spark polls the source about 90 times a second.  Each query settles, and then idles in windows
+of equal length.  The benchmark first measures a session without any query.  It attributes all further CPU time of the
+JVM to the query.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     with bench(say) as place:
         topics = {count: place.topic(count) for count in args.partitions}
         say("a session without query")
@@ -61,7 +61,7 @@ def _idling(place: Bench, arm: str, topic: str, count: int, args: argparse.Names
 
 
 def _warm_up(place: Bench, topic: str, settle_s: float) -> None:
-    """Let each source idle once, so that the JVM has compiled what it will run, and let the JVM settle."""
+    """Let each source idle once, so that the JVM compiles its code, and then let the JVM settle."""
     for arm in ARMS:
         with running(noop(stream(place, arm, Reading(topics=topic, partitions=1, latest=True)), place)):
             time.sleep(settle_s)
@@ -71,7 +71,7 @@ def _warm_up(place: Bench, topic: str, settle_s: float) -> None:
 def _windows(seconds: float, count: int) -> list[dict[str, float | None]]:
     with Watch(pause_s=1.0) as watch:
         begin = time.time()
-        # One sample per second: the watch itself must not be what is measured.
+        # One sample per second, because the watch itself also uses CPU time.
         time.sleep(seconds * count + 0.5)
     found: list[dict[str, float | None]] = []
     for window in range(count):

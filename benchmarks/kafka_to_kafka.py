@@ -1,16 +1,16 @@
 """Latency from topic to topic: the three queries of databricks-solutions/latency-benchmarks, in micro-batches.
 
-Each reads a topic, does something with each record, and writes it to another topic with Spark's sink for ``kafka`` or
-this project's for ``kafka-group``.  A record carries the time at which it was created in a header.  Its latency is the
-broker's time when the output was appended, less that.  The queries are:
+Each query reads a topic, transforms each record, and writes it to another topic.  It uses Spark's sink with ``kafka``,
+and this project's sink with ``kafka-group``.  A header of each record contains the time of its creation.  The latency
+is the time from then until the broker appends the output.  The queries are:
 
-* *stateless*: the value is encoded in base 64;
+* *stateless*: encode the value in base 64;
 * *join*: the same, after a broadcast join with a static table of 10,000 rows, by a random key;
-* *count*: the same, after counting records by value and time of creation, so that there is state.  Both write to
-  Spark's sink then: Spark refuses sinks written in Python in update mode.
+* *count*: the same, after counting records by value and time of creation, so that the query has state.  Here both
+  sources write to Spark's sink, because Spark refuses Python sinks in update mode.
 
-The differences: Scala on Databricks clusters against a cluster of three brokers, 40 partitions, 30 minutes, and
-Real-Time Mode, which Spark refuses to sources written in Python.
+The original runs in Scala on Databricks clusters, against a cluster of three brokers, with 40 partitions and for 30
+minutes.  It also uses Real-Time Mode, which Spark refuses for Python sources.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     with bench(say) as place:
         for arm in (BUILTIN, OURS):
             say(f"warming up {arm}")
@@ -69,7 +69,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
         for query in args.queries:
             cell = Cell(name=query, factors={"rate": args.rate, "partitions": PARTITIONS, "bytes": SHAPE.value_size})
             result.cells.append(cell)
-            # Spark refuses asynchronous progress tracking to queries with state.
+            # Spark refuses asynchronous progress tracking for queries with state.
             arms = [arm for arm in ARMS if (arm, query) != (ASYNC, COUNT)]
             for repetition in range(args.repetitions):
                 for arm in rotated(arms, repetition):
@@ -79,7 +79,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
 
 
 def transformed(records: DataFrame, query: str) -> DataFrame:
-    """Return what the query makes of records: columns ``value`` and ``headers``."""
+    """Return the output of the query for these records: columns ``value`` and ``headers``."""
     found = records.select("timestamp", f.substring("value", 0, MOST_BYTES).alias("value"))
     if query == JOIN:
         static = found.sparkSession.range(STATIC_ROWS).selectExpr("id as key", "id * 2 as twice")
@@ -99,7 +99,7 @@ def latencies(records: list[tuple[int, int]], *, warm_up_s: float, seconds: floa
     Parameters
     ----------
     records : list of (int, int)
-        When each was created, and when its output was appended, in ms since 1970.
+        For each record, the time of its creation and of its output's append, in ms since 1970.
     """
     begin = min((created for created, _ in records), default=0) + warm_up_s * 1000
     end = begin + seconds * 1000
@@ -111,14 +111,14 @@ def _run(place: Bench, arm: str, query: str, *, rate: int, warm_up_s: float, sec
     incoming = place.topic(PARTITIONS)
     outgoing = place.topic(PARTITIONS, **{"message.timestamp.type": "LogAppendTime"})
     reading = Reading(topics=incoming, partitions=PARTITIONS, shape=SHAPE)
-    # Spark refuses sinks written in Python in update mode, which what counts needs.
+    # The query that counts needs update mode, and Spark refuses Python sinks in it.
     sink = BUILTIN if query == COUNT else source
     mode = "update" if query == COUNT else "append"
     writer = _written(place, transformed(stream(place, source, reading), query), sink, outgoing, mode)
     if arm == ASYNC:
         writer = writer.option("asyncProgressTrackingEnabled", "true")
     with running(writer) as started:
-        # Both have an empty topic to look at; the first batch, and what starts with it, is in the warm-up.
+        # Both sources start on an empty topic.  The warm-up contains the first batch and the start of its processes.
         with producing(place.servers, incoming, PARTITIONS, rate, value_size=SHAPE.value_size, codec=CODEC):
             time.sleep(warm_up_s + seconds)
         produced = sum(_log_ends(place.servers, incoming).values())
@@ -161,7 +161,7 @@ def _log_ends(servers: str, topic: str) -> dict[int, int]:
 
 
 def _appended(servers: str, topic: str) -> Iterator[tuple[int, int]]:
-    """Yield when each record was created and when its output was appended, in ms since 1970."""
+    """Yield for each record the time of its creation and of its output's append, in ms since 1970."""
     left = {number: end for number, end in _log_ends(servers, topic).items() if end}
     with _consumer(servers) as consumer:
         consumer.assign([TopicPartition(topic, number, 0) for number in left])

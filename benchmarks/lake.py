@@ -1,7 +1,7 @@
-"""Rows into a Delta and an Iceberg table: with ``LakeTable``, and by a plain append of the same rows.
+"""Writes to a Delta and an Iceberg table: with ``LakeTable``, and by a plain append of the same rows.
 
-By the size of the table, and by the number of writers at the same time.  Each format runs in an environment of its own,
-with a PySpark for which it has a runtime; see `integration.compatibility`.
+The benchmark varies the size of the table and the number of concurrent writers.  Each format runs in a separate
+environment, with a PySpark for which it has a runtime; see `integration.compatibility`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     options = {name: getattr(args, name) for name in ("sizes", "writers", "per_batch", "writes", "repetitions")}
     result.notes.append("all writers are threads of one application, on the same two cores")
     built = wheel()

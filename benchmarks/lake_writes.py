@@ -25,7 +25,7 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores import LakeTable, lake_table
 
 Write = Callable[[DataFrame, int, int], None]
-"""Writes rows with these offsets, ``[first, until)``, in all partitions."""
+"""A function that writes rows with the offsets ``[first, until)`` in all partitions."""
 
 ONCE, ONCE_PARTITIONED, APPEND = "LakeTable", "LakeTable, partitioned table", "plain append"
 
@@ -45,7 +45,7 @@ class _Place:
 
 
 class _Retries(logging.Handler):
-    """Counts the attempts that lost against another commit."""
+    """Counts the attempts that conflicted with another commit."""
 
     count = 0
 
@@ -55,7 +55,7 @@ class _Retries(logging.Handler):
 
 
 def main() -> None:
-    """Take all measurements."""
+    """Run all measurements."""
     folder, options = Path(sys.argv[1]), json.loads(sys.argv[2])
     place = _Place(session(folder), folder, options, retries := _Retries())
     logging.getLogger("pyspark_kafka_group").addHandler(retries)
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _measure_size(place: _Place, rows: int) -> None:
-    """Time single writes into a table that has ``rows`` rows."""
+    """Measure single writes into a table with ``rows`` rows."""
     spark, each, per_batch = place.spark, rows // _PARTITIONS, place.options["per_batch"] // _PARTITIONS
     writes = {}
     for arm in (ONCE, APPEND):
@@ -87,14 +87,14 @@ def _measure_size(place: _Place, rows: int) -> None:
                 begin = time.monotonic()
                 write(_rows(spark, range(_PARTITIONS), start, start + per_batch), start, start + per_batch)
                 took.append(time.monotonic() - begin)
-            if repetition >= 0:  # the first round warms the JVM up
+            if repetition >= 0:  # the first repetition is the warm-up of the JVM
                 factors = {"format": FORMAT, "rows": rows}
                 _print(f"{FORMAT}, into a table of {rows:,} rows", factors, arm, write_s=statistics.median(took))
         first += _WRITES * per_batch
 
 
 def _measure_writers(place: _Place, arm: str, writers: int, repetition: int) -> None:
-    """Let several threads write at the same time, each a partition of its own, as members of a group do."""
+    """Measure several threads that write concurrently, each to its own partition, like the members of a group."""
     name = _create(place, f"writers_{writers}_{arm}_{repetition}", partitioned=arm == ONCE_PARTITIONED)
     spark, options, before = place.spark, place.options, place.retries.count
     per_batch = options["per_batch"]
@@ -142,7 +142,7 @@ def _create(place: _Place, name: str, *, partitioned: bool) -> str:
 
 
 def _rows(spark: SparkSession, partitions: Sequence[int], first: int, until: int) -> DataFrame:
-    """Return rows of 100 B values with these offsets in each of the partitions."""
+    """Return rows with values of 100 B and with these offsets in each partition."""
     numbers = ", ".join(str(n) for n in partitions)
     return spark.range(first, until, 1, 4).selectExpr(
         "'orders' AS topic",
@@ -158,7 +158,7 @@ def _writer(arm: str, name: str, partitions: Sequence[int]) -> Write:
     target = LakeTable(name)
 
     def write(rows: DataFrame, first: int, until: int) -> None:
-        # A source of Kafka says which offsets a batch has; without it the rows would be counted.
+        # A Kafka source reports the offsets of a batch.  Without these spans, LakeTable would count the rows.
         spans = {TopicPartition("orders", n): lake_table.Span(first, until) for n in partitions}
         commit = target._commit_of(rows.sparkSession, rows)
         target._try(lambda: commit(rows.sparkSession, lake_table._checked(rows, spans), spans), 0)

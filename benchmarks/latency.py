@@ -1,10 +1,11 @@
-"""End-to-end latency: from a record's creation to the moment a sink has seen it.
+"""End-to-end latency: from a record's creation until a sink has processed it.
 
-A producer in a process of its own stamps each record when the application hands it over (CreateTime) and sends at a
-steady rate.  The sink is ``foreachBatch`` with one small aggregation: how many records of the batch were created in
-each millisecond.  When that has been collected, every record of the batch has been read and seen; the latency of a
-record is that moment less its creation.  So it includes the producer's linger (1 ms), the broker, Spark's polling and
-planning, the source, and the aggregation itself, which is the same for both sources.  The clock is one and the same.
+A producer in a separate process sends records at a steady rate.  Its client stamps each record when the application
+produces it (CreateTime).  The sink is ``foreachBatch`` with one small aggregation: the number of records that were
+created in each millisecond.  When Spark has collected it, the query has read every record of the batch.  The latency of
+a record is the time from its creation to this moment.  So it includes the producer's linger (1 ms), the broker, Spark's
+polling and planning, the source, and the aggregation, which is the same for both sources.  All times come from one
+clock.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ARMS = (BUILTIN, OURS)
 PARTITIONS = 8
 
 _QUIET_S = 0.5
-"""After so long without a batch there will be none any more."""
+"""After this time without a batch, no further batch follows."""
 
 QUICK: dict[str, Any] = {"rates": [100, 10_000], "seconds": 3, "warm_up": 1, "repetitions": 1}
 
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     with bench(say) as place:
         for arm in ARMS:
             say(f"warming up {arm}")
@@ -58,26 +59,26 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
 
 
 class Sink:
-    """Counts latencies of the records that were created in a window.
+    """Counts the latencies of the records that were created in a window.
 
-    ``begin`` and ``end`` are milliseconds since 1970; until they are set nothing counts.
+    ``begin`` and ``end`` are milliseconds since 1970.  Before the benchmark sets them, the sink counts nothing.
     """
 
     def __init__(self) -> None:
         self.latencies: Counter[float] = Counter()
         self.begin = self.end = 0.0
         self.newest = 0.0
-        self.quiet_since = 0.0  # 0 while a batch is being taken
+        self.quiet_since = 0.0  # 0 during a batch
 
     def __call__(self, batch: DataFrame, _batch_id: int) -> None:
-        """Take a batch; for ``foreachBatch``."""
+        """Process a batch of ``foreachBatch``."""
         self.quiet_since = 0.0
         created = batch.groupBy(f.unix_millis("timestamp").alias("ms")).count().collect()
         self.take({row["ms"]: row["count"] for row in created}, time.time() * 1000)
         self.quiet_since = time.monotonic()
 
     def take(self, created: dict[float, int], now: float) -> None:
-        """Note how many records of each millisecond have arrived by now."""
+        """Add the latencies of the records that were created in each millisecond."""
         for at, count in created.items():
             self.newest = max(self.newest, at)
             if self.begin <= at < self.end:
@@ -91,14 +92,14 @@ def _run(place: Bench, arm: str, rate: int, warm_up_s: float, seconds: float) ->
     records = stream(place, arm, reading).select("timestamp")
     writer = records.writeStream.foreachBatch(sink).option("checkpointLocation", place.checkpoint())
     with running(writer) as query:
-        if arm == OURS:  # batch 0 runs also without records; the built-in source has none before the first record
+        if arm == OURS:  # batch 0 runs even without records; the built-in source has no batch before the first record
             wait_for(query, lambda: has_run_a_batch(query), "the assignment")
         with producing(place.servers, topic, PARTITIONS, rate):
             wait_for(query, lambda: sink.newest > 0, "the first record")
             sink.begin = (time.time() + warm_up_s) * 1000
             sink.end = sink.begin + seconds * 1000
             wait_for(query, lambda: sink.newest >= sink.end, "the end of the window")
-        # A query that is stopped inside foreachBatch fails noisily, and slowly.
+        # Stop the query between batches: a stop during foreachBatch takes long and logs errors.
         wait_for(query, lambda: sink.quiet_since and time.monotonic() > sink.quiet_since + _QUIET_S, "the last batch")
         batches = [b for b in batches_of(progress_of(query)) if b.begin * 1000 >= sink.begin]
     place.kafka.delete_topic(topic)

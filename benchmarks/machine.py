@@ -1,4 +1,4 @@
-"""Describe the machine of a benchmark, without names of hosts, users or folders."""
+"""A description of the machine of a benchmark, without names of hosts, users or folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark_kafka_group.testing.pinned_jars import KAFKA_VERSION
 
 
 def describe() -> dict[str, Any]:
-    """Return processor, memory, operating system, and the versions of all that takes part."""
+    """Return processor, memory, operating system, and the versions of all components."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
@@ -35,7 +35,7 @@ def describe() -> dict[str, Any]:
 
 
 def _cpu_model() -> str:
-    # psutil tells how many processors there are and how fast, but not which.
+    # psutil returns the number and the speed of the processors, but not their model.
     found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return found.group(1).strip() if found else platform.machine()
 

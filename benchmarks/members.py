@@ -1,9 +1,9 @@
 """The lag of healthy partitions beside a slow one, with one and with several members in one application.
 
-A query is one barrier: a batch ends when its slowest record is done.  So one partition whose records take long holds up
-the others of its member, and none of those that other members have.  Records of partition 0 take a fixed time each, as
-a slow service behind the sink would; the batch sleeps for it, and takes no processor.  Each partition gets more records
-than the slow one can do, so the slow partition falls behind in any case.
+A batch ends only after its slowest record.  So a partition with slow records delays the other partitions of its member,
+but not those of other members.  Each record of partition 0 takes a fixed time, as with a slow service behind the sink.
+The batch sleeps for this time, and uses no CPU.  All partitions get more records than the slow one can process, so the
+slow partition always falls behind.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     result.notes.append(f"a record of partition 0 takes {args.slow_ms:g} ms, and those of the others no time")
     cells = {count: Cell(name=f"{count} members", factors={"members": count}) for count in args.members}
     result.cells += cells.values()
@@ -111,7 +111,7 @@ def _wait_for_shares(queries: list[StreamingQuery], partitions: int) -> None:
 
 
 def _lags(tool: Consumer, topic: str, partitions: Iterable[int]) -> list[int]:
-    """Return log end minus committed offset of each partition, as Kafka's own tools show it."""
+    """Return log end minus committed offset of each partition, like Kafka's own tools."""
     committed = tool.committed([TopicPartition(topic, n) for n in partitions], timeout=10)
     ends = (tool.get_watermark_offsets(tp, timeout=10)[1] for tp in committed)
     return [end - max(0, tp.offset) for tp, end in zip(committed, ends, strict=True)]

@@ -1,7 +1,7 @@
 """Resident memory of the Python workers that read large ranges.
 
-Each repetition has a session of its own, so that its workers are new.  They read the ceiling run first: their peak is
-what a worker needs that hands Arrow batches to Spark and knows no Kafka.  Then they read a whole topic in one batch, a
+Each repetition has a new session, and therefore new workers.  First they read the ceiling run.  Their peak is then the
+memory of a worker that passes Arrow batches to Spark without Kafka.  Then they read a whole topic in one batch, with a
 large range per task.  The built-in source reads in Spark's JVM and has no such workers.
 """
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     with bench(say) as place:
         readings: dict[int, Reading] = {}
         for size in args.sizes:
@@ -62,7 +62,7 @@ def _run(place: Bench, reading: Reading) -> dict[str, float | None]:
     baseline = max(map(peak_mb, workers))
     forget_peaks(workers)
     run_to_the_end(noop(stream(place, OURS, reading), place, availableNow=True))
-    # The same workers, or new ones beside them.
+    # Spark may have started more workers.
     workers = pids_of(Part.WORKER)
     peak = max(map(peak_mb, workers))
     return {

@@ -1,4 +1,4 @@
-"""The figures of ``docs/performance.md``: rendered from the results kept in ``benchmarks/results``, never typed."""
+"""The figures of ``docs/performance.md``, rendered from the results in ``benchmarks/results`` and never typed."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ KEPT = _ROOT / "benchmarks" / "results"
 
 _SECTION = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 MACHINE = "machine"
-"""The name of the section that says what the benchmarks ran on."""
+"""The name of the section that describes the machines of the benchmarks."""
 
 NOT_MEASURED = "Not measured yet."
 
 
 def kept() -> dict[str, Result]:
-    """Return the results that are kept, by benchmark."""
+    """Return the kept results by benchmark."""
     return {file.stem: Result.load(file) for file in sorted(KEPT.glob("*.json"))}
 
 
 def rendered(page: str, results: Mapping[str, Result]) -> str:
-    """Return the text of a page with all sections of figures made anew.
+    """Return the text of a page with new content in all sections of figures.
 
     Parameters
     ----------
     page : str
         Markdown with sections ``<!-- figures: NAME -->`` ... ``<!-- end of figures -->``.
     results : mapping of str to Result
-        By benchmark.
+        The results by benchmark.
     """
 
     def section(found: re.Match[str]) -> str:
@@ -60,7 +60,7 @@ def figures(name: str, results: Mapping[str, Result]) -> str:
 
 
 def machines(results: Mapping[str, Result]) -> str:
-    """Return what the benchmarks ran on: one line, or one per benchmark where they differ."""
+    """Return the machines of the benchmarks: one line, or one for each machine if they differ."""
     by_machine: dict[str, list[str]] = {}
     for name, result in results.items():
         said = ", ".join(f"{value}" if key == "cpu" else f"{key} {value}" for key, value in result.machine.items())
@@ -76,7 +76,7 @@ def publish(new: Sequence[Path]) -> None:
     Raises
     ------
     ValueError
-        A result is of a run with ``--quick``.
+        If a result comes from a run with ``--quick``.
     """
     found = [Result.load(file) for file in new]
     for result in found:

@@ -1,9 +1,11 @@
 """The cost of planning a batch, and the size of its offset, with many partitions.
 
-First without Spark: the reader is driven as Spark's runner drives it in the source process, with one thread, offsets as
-JSON text in both directions, and input partitions pickled.  Each batch has one new record in each partition, and the
-time of a batch passes between two of them, so that its commit is not what is waited for.  Then in Spark, beside the
-built-in source: the batch that one new record in one partition causes.
+The first part runs without Spark.  It calls the reader like Spark's runner in the source process: in one thread, with
+offsets as JSON text in both directions, and with pickled input partitions.  Each batch has one new record in each
+partition.  A pause between two batches lets the commit finish, so that the next batch does not wait for it.
+
+The second part runs in Spark, and compares with the built-in source.  There one new record in one partition causes a
+batch.
 """
 
 from __future__ import annotations
@@ -50,13 +52,13 @@ _DEFAULT_MAX_BYTES = 1_048_588
 """Kafka's default of message.max.bytes."""
 
 _FIRST_S = 10.0
-"""How long a query may take to notice a record; after that another one is produced."""
+"""The longest time until a query notices a record.  After that, the benchmark produces another one."""
 
 _VAIN_ROUNDS, _VAIN_CALLS = 3, 4
-"""How often it is asked when there is nothing new: so many times a round, and each round is a repetition."""
+"""Rounds of polls without new records, and polls in a round.  Each round is a repetition."""
 
 _CALM_S = 0.5
-"""Between two batches, so that each begins on its own."""
+"""The pause between two batches, so that they do not overlap."""
 
 QUICK: dict[str, Any] = {"partitions": [100, 1_000], "repetitions": 2, "pause": 0.5, "spark_batches": 2}
 
@@ -73,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     if args.message_max_bytes > _DEFAULT_MAX_BYTES:
         result.notes.append(
             f"the broker has message.max.bytes={args.message_max_bytes}: a coordinator writes all offsets of a commit "
@@ -142,12 +144,12 @@ def _drive(servers: str, topics: list[str], count: int, args: argparse.Namespace
 
 
 def _ranges(tasks: Sequence[InputPartition]) -> int:
-    """How many ranges these tasks read together; small ones share a task."""
+    """Return the number of ranges in these tasks.  Small ranges share a task."""
     return sum(len(task.ranges) for task in tasks if isinstance(task, TaskPartition))
 
 
 def _joined(reader: DataSourceStreamReader, count: int) -> str:
-    """Let the member join, plan the first batch and commit it; return that batch's end."""
+    """Let the member join, plan the first batch and commit it.  Return the end of that batch."""
     start = json.dumps(reader.initialOffset())
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
@@ -161,9 +163,9 @@ def _joined(reader: DataSourceStreamReader, count: int) -> str:
 
 
 def _nothing_new(reader: DataSourceStreamReader, start: str) -> Iterator[dict[str, float | None]]:
-    """Read the rest, then ask once more without a result.
+    """Read the remaining records, and then poll without new records.
 
-    Yields CPU time of the whole process, because such calls wait on purpose.
+    Yield the CPU time of the whole process, because such calls wait on purpose.
     """
     while True:
         end = json.dumps(reader.latestOffset(json.loads(start), ReadAllAvailable()))
@@ -180,7 +182,7 @@ def _nothing_new(reader: DataSourceStreamReader, start: str) -> Iterator[dict[st
 def _in_spark(place: Bench, arm: str, topics: list[str], count: int, batches: int) -> Iterator[dict[str, float | None]]:
     reading = Reading(topics=",".join(topics), partitions=count, latest=True)
     with running(noop(stream(place, arm, reading), place)) as query:
-        # A record right after the start may be before what the query takes for the latest offset.
+        # A record right after the start may be below the offset that the query takes as the latest.
         while not _batch_after(0, query, place, topics[0], timeout_s=_FIRST_S):
             pass
         for _ in range(batches):
@@ -197,7 +199,7 @@ def _in_spark(place: Bench, arm: str, topics: list[str], count: int, batches: in
 
 
 def _batch_after(seen: int, query: StreamingQuery, place: Bench, topic: str, *, timeout_s: float) -> bool:
-    """Produce one record, and tell whether it made a batch beyond those already seen."""
+    """Produce one record, and return whether it caused a batch after the first ``seen`` ones."""
     load(place.servers, topic, shape=_SHAPE, partitions=1, records=1)
     with contextlib.suppress(TimeoutError):
         wait_for(query, lambda: len(batches_of(progress_of(query))) > seen, "a batch", timeout_s=timeout_s)
@@ -212,7 +214,7 @@ def _offset_bytes(progress: list[str]) -> int:
 
 @contextlib.contextmanager
 def signals_restored() -> Iterator[None]:
-    """Undo the handler that a reader installs: this process is not one of Spark's."""
+    """Restore the signal handler that a reader replaces.  Only Spark's processes need the reader's handler."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
         yield

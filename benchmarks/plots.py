@@ -1,6 +1,6 @@
-"""A plot of each result: bars by source, the range of the repetitions as whiskers.
+"""A plot of each result: bars by source, with the range of the repetitions as whiskers.
 
-Needs matplotlib, which comes with the extra ``bench``; without it there is none, and all else works.
+The plots need matplotlib, which is in the extra ``bench``.  Without it, the rest still works.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from benchmarks.views import VIEWS
 MISSING = "none: matplotlib is missing, install it with .venv/bin/pip install '.[bench]'"
 
 _PANELS = 2
-"""How many of a benchmark's tables are drawn: the first ones say the most."""
+"""Number of tables of a benchmark in its plot: the first ones are the most important."""
 
 
 def draw(result: Result, folder: Path) -> str:
-    """Draw a result into ``<benchmark>.svg`` and return that file's name, or why there is none."""
+    """Draw a result into ``<benchmark>.svg``, and return the name of the file, or the reason for none."""
     try:
         matplotlib = importlib.import_module("matplotlib")
     except ImportError:
@@ -53,8 +53,8 @@ def draw(result: Result, folder: Path) -> str:
     picture.suptitle(result.benchmark + (" (--quick: means nothing)" if result.quick else ""), fontsize=10)
     picture.tight_layout()
     file = folder / f"{result.benchmark}.svg"
-    # Without a date and random ids the same figures give the same file; with text as text, and a path on one line, a
-    # small one.
+    # Without a date and random ids, equal figures produce equal files.  Fonts as text and paths on one line keep the
+    # file small.
     with matplotlib.rc_context({"svg.hashsalt": result.benchmark, "svg.fonttype": "none"}):
         picture.savefig(file, metadata={"Date": None})
     file.write_text(re.sub(r' d="[^"]+"', lambda path: " " + " ".join(path[0].split()), file.read_text()))

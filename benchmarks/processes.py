@@ -1,7 +1,7 @@
 """CPU time and memory of the processes of a benchmark.
 
-A :class:`Watch` samples them in the background, so that the figures of any window can be had afterwards: where a
-window begins and ends is known only from a query's progress, and that comes later.
+A :class:`Watch` samples them in the background and computes the figures of a window afterwards.  The benchmark learns
+the begin and the end of a window only from a query's progress, which arrives later.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from benchmarks.samples import interpolate
 
 
 class Part(Enum):
-    """A process of a benchmark."""
+    """The role of a process in a benchmark."""
 
     JVM = "jvm"  # Spark's driver and executor
-    SOURCE = "source"  # where the group's member lives
+    SOURCE = "source"  # with the member of the group
     WORKER = "worker"  # executors' Python, with the daemon that forks it
     BROKER = "broker"
 
@@ -36,11 +36,11 @@ class Process:
     Attributes
     ----------
     pid : int
-        Its id.
+        The id of the process.
     part : Part
-        What it is.
+        The role of the process.
     cpu_s : float
-        CPU seconds it has used, in a worker or broker with those of its ended children.
+        The CPU seconds of the process.  For a worker or broker they include ended children.
     """
 
     pid: int
@@ -49,7 +49,7 @@ class Process:
 
 
 def part_of(command: Sequence[str]) -> Part | None:
-    """Return what a process with this command line is; None if it is none of ours, as a benchmark's own Python."""
+    """Return the role of a process with this command line; None for others, such as the benchmark's own Python."""
     line = " ".join(command)
     if "org.apache.spark.deploy.SparkSubmit" in line:
         return Part.JVM
@@ -58,21 +58,21 @@ def part_of(command: Sequence[str]) -> Part | None:
     if "pyspark.daemon" in line or "pyspark/daemon" in line:
         return Part.WORKER
     if "kafka.Kafka" in line and "-cp" in command:
-        # The guard that started it has the same words behind its own, and uses nothing.
+        # The broker's guard process also matches, because its arguments contain this command line.  It uses no CPU.
         return Part.BROKER
     return None
 
 
 def processes(root: int | None = None) -> list[Process]:
-    """Return the living descendants of a process, by default of this one, that are of interest."""
+    """Return the living descendants that have a role, of ``root`` or by default of this process."""
     found = []
     for process in psutil.Process(root).children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+        with contextlib.suppress(psutil.NoSuchProcess):  # the process has ended meanwhile
             part = part_of(process.cmdline())
             if part is not None:
                 times = process.cpu_times()
                 cpu_s = times.user + times.system
-                # The JVM's ended children are Python processes of earlier queries.
+                # Not for the JVM: its ended children are Python processes of earlier queries.
                 if part in (Part.WORKER, Part.BROKER):
                     cpu_s += times.children_user + times.children_system
                 found.append(Process(pid=process.pid, part=part, cpu_s=cpu_s))
@@ -80,13 +80,13 @@ def processes(root: int | None = None) -> list[Process]:
 
 
 def pids_of(part: Part) -> list[int]:
-    """Return the ids of all processes of a kind."""
+    """Return the ids of all processes with a role."""
     return [process.pid for process in processes() if process.part is part]
 
 
-# psutil tells no peaks and cannot reset them: of those Linux is asked.
+# psutil cannot read or reset the peaks, so these functions use Linux's files.
 def forget_peaks(pids: Iterable[int]) -> None:
-    """Let the peak of resident memory begin anew."""
+    """Reset the peak of resident memory of these processes."""
     for pid in pids:
         with contextlib.suppress(OSError):
             Path(f"/proc/{pid}/clear_refs").write_text("5")
@@ -115,7 +115,7 @@ class _History:
     alive: dict[int, float] = field(default_factory=dict)
 
     def note(self, now: float, alive: dict[int, float]) -> None:
-        # A process that is gone keeps what it had used when it was last seen: the total must not fall.
+        # Keep the last CPU time of an ended process, so that the total does not fall.
         for pid, cpu_s in self.alive.items():
             if pid not in alive:
                 self.ended_cpu_s += cpu_s
@@ -124,7 +124,7 @@ class _History:
 
 
 class Watch:
-    """Samples CPU times and the memory of Python workers from ``with`` on.
+    """Samples CPU times and the memory of Python workers while its ``with`` block runs.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class Watch:
         self._thread.join()
 
     def cpu_s(self, part: Part, begin: float, end: float) -> float:
-        """Return the CPU seconds used between two times (``time.time()``)."""
+        """Return the CPU seconds of a role between two times (``time.time()``)."""
         samples = self._histories[part].samples
         first, last = interpolate(samples, begin), interpolate(samples, end)
         return 0.0 if first is None or last is None else last - first

@@ -1,4 +1,4 @@
-"""The sources side by side: the same stream by each of them, and the figures of its batches."""
+"""The same stream from each source, and the figures of its batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benchmarks.records import BASE_SHAPE, Shape
 from benchmarks.views import BUILTIN, CEILING
 
 PATIENCE_S = 300.0
-"""How long anything that must happen may take."""
+"""The default timeout of a wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +31,15 @@ class Batch:
     Attributes
     ----------
     rows : int
-        How many records it had.
+        Number of records.
     begin : float
-        When its trigger began, in seconds since 1970.
+        Start of the trigger, in seconds since 1970.
     trigger_s : float
-        How long all of it took, with planning and logs.
+        Time of the whole batch, with planning and logs.
     add_batch_s : float
-        How long reading and the sink took.
+        Time of the reading and the sink.
     durations_ms : dict of str to int
-        All steps that Spark measures.
+        Times of all steps that Spark measures.
     """
 
     rows: int
@@ -50,12 +50,12 @@ class Batch:
 
     @property
     def end(self) -> float:
-        """When it ended."""
+        """End of the batch, in seconds since 1970."""
         return self.begin + self.trigger_s
 
 
 def batches_of(progress: Sequence[str]) -> list[Batch]:
-    """Return the batches with records that progress events, as JSON, tell of; in order."""
+    """Return the batches with records from progress events in JSON, in order."""
     found: list[Batch] = []
     for event in map(json.loads, progress):
         durations = event.get("durationMs", {})
@@ -78,7 +78,7 @@ def progress_of(query: StreamingQuery) -> list[str]:
 
 
 def has_run_a_batch(query: StreamingQuery) -> bool:
-    """Tell whether a batch is over, be it empty: a member of a group has its partitions then."""
+    """Return whether the query has finished a batch, even an empty one.  A member then has its partitions."""
     return any("addBatch" in json.loads(event)["durationMs"] for event in progress_of(query))
 
 
@@ -89,17 +89,17 @@ class Reading:
     Attributes
     ----------
     topics : str
-        Separated by commas.
+        Topics, separated by commas.
     partitions : int
-        How many they have in all.
+        Number of all partitions.
     shape : Shape
-        Of their records.
+        Shape of the records.
     records : int
-        How many they hold; only the ceiling run needs to know.
+        Number of records.  Only the ceiling run needs it.
     per_batch : int or None
-        About how many a batch has.
+        Approximate number of records in a batch.
     latest : bool
-        Whether to read only what comes after the start.
+        Whether to read only the records after the start.
     """
 
     topics: str
@@ -111,7 +111,7 @@ class Reading:
 
 
 def stream(bench: Bench, source: str, reading: Reading, **options: str) -> DataFrame:
-    """Return a stream of a source, under a group of its own."""
+    """Return a stream of a source, with a new group."""
     if source == CEILING:
         given = {
             "rows": str(reading.records),
@@ -136,13 +136,13 @@ def stream(bench: Bench, source: str, reading: Reading, **options: str) -> DataF
 
 
 def aggregated(records: DataFrame) -> DataFrame:
-    """Return count and size of the values by partition: it reads every value."""
+    """Return count and size of the values by partition.  Spark must read every value for it."""
     counts = (f.count("*").alias("records"), f.sum(f.length("value")).alias("bytes"))
     return records.groupBy("partition").agg(*counts)
 
 
 def noop(records: DataFrame, bench: Bench, **trigger: Any) -> DataStreamWriter:
-    """Return a writer into nothing, with a checkpoint of its own."""
+    """Return a writer to the ``noop`` sink, with a new checkpoint."""
     writer = records.writeStream.format("noop").option("checkpointLocation", bench.checkpoint())
     return writer.trigger(**trigger) if trigger else writer
 
@@ -168,7 +168,7 @@ def run_to_the_end(writer: DataStreamWriter) -> list[Batch]:
 def wait_for(
     query: StreamingQuery, condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S
 ) -> None:
-    """Wait until ``condition()`` is true; raise what the query fails with."""
+    """Wait until ``condition()`` is true.  Raise the error of the query if it fails."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         problem = query.exception()
@@ -180,6 +180,6 @@ def wait_for(
 
 
 def rotated(arms: Sequence[str], repetition: int) -> list[str]:
-    """Return the order of the sources in a repetition: each is first in turn."""
+    """Return the order of the sources in a repetition.  Each source is first in turn."""
     at = repetition % len(arms)
     return [*arms[at:], *arms[:at]]

@@ -1,12 +1,12 @@
-"""The records of a topic: their shape, and the fastest way of getting many of them into Kafka."""
+"""The records of a topic: their shape, and a function that produces many of them quickly."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
 
-# Values come from a pool of this many bytes: more than a compressor's window of one batch, less than its making
-# would take seconds for.
+# The size of the pool of values: larger than a compressor's window for one batch, but small enough that Python does not
+# take seconds to make it.
 _POOL_BYTES = 4_000_000
 _FEWEST, _MOST = 64, 20_000
 
@@ -20,14 +20,14 @@ _FLUSH_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What every record of a topic looks like.
+    """The shape of all records of a topic.
 
     Attributes
     ----------
     value_size, key_size : int
-        In bytes; a key of 0 bytes is no key.
+        Sizes in bytes.  With a key size of 0, records have no key.
     headers : int
-        How many headers each has.
+        Number of headers of each record.
     """
 
     value_size: int = 100
@@ -36,12 +36,12 @@ class Shape:
 
     @property
     def data_bytes(self) -> int:
-        """Bytes of a record's data."""
+        """Size of a record's data in bytes."""
         return self.value_size + self.key_size + self.headers * _HEADER_BYTES
 
     def values(self, most: int = _MOST) -> list[bytes]:
-        """Return different values: words between numbers, which compress to about half."""
-        dice = random.Random(self.value_size)  # the same ones in every run
+        """Return different values.  They consist of words and numbers, and compress to about half."""
+        dice = random.Random(self.value_size)  # the same values in every run
         count = min(most, max(_FEWEST, _POOL_BYTES // max(1, self.value_size)))
         return [_text(dice, self.value_size) for _ in range(count)]
 
@@ -66,18 +66,18 @@ def _text(dice: random.Random, size: int) -> bytes:
 
 
 def load(servers: str, topic: str, *, shape: Shape, partitions: int, records: int, codec: str = "none") -> None:
-    """Produce so many records, spread evenly over the partitions, and wait until all are there.
+    """Produce records, spread evenly over the partitions, and wait until all are delivered.
 
     Parameters
     ----------
     servers, topic : str
-        Where to.
+        The cluster and the topic.
     shape : Shape
-        Of each record.
+        Shape of each record.
     partitions : int
-        How many the topic has; each gets every ``partitions``-th record.
+        Number of partitions of the topic.
     records : int
-        How many in all.
+        Number of records.
     codec : str
         ``none``, ``lz4``, ``zstd``, ...
     """

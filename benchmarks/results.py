@@ -1,4 +1,4 @@
-"""What one benchmark has measured, as it is stored: every repetition, never only a summary."""
+"""The stored result of one benchmark.  It contains every repetition, never only a summary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 FORMAT = 1
 
 Samples = dict[str, list[float | None]]
-"""For each metric its value in each repetition; None where a repetition has none."""
+"""The values of each metric, one for each repetition; None if a repetition has no value."""
 
 
 @dataclass(kw_only=True)
@@ -21,11 +21,11 @@ class Cell:
     Attributes
     ----------
     name : str
-        What people read.
+        The case, for people.
     factors : mapping
-        What the cell is, for programs.
+        The case, for programs.
     arms : mapping of str to Samples
-        By source.  Repetition ``i`` of all sources ran one after the other.
+        The results by source.  The sources took turns in each repetition.
     """
 
     name: str
@@ -39,28 +39,28 @@ class Cell:
             samples.setdefault(metric, []).append(value)
 
     def samples(self, arm: str, metric: str) -> list[float | None]:
-        """Return the repetitions of a metric; empty where it was not measured."""
+        """Return the repetitions of a metric; empty if the benchmark did not measure it."""
         return self.arms.get(arm, {}).get(metric, [])
 
 
 @dataclass(kw_only=True)
 class Result:
-    """All that one benchmark has measured.
+    """The result of one benchmark.
 
     Attributes
     ----------
     benchmark : str
-        Its name on the command line.
+        The name on the command line.
     quick : bool
-        Whether it only tried the harness: then its figures mean nothing.
+        Whether the run only tried the harness.  Its figures then mean nothing.
     taken : str
-        When, in UTC.
+        The time in UTC.
     machine : mapping
-        What it ran on.
+        The machine of the run.
     settings : mapping
-        Its options.
+        The options of the benchmark.
     notes : list of str
-        What happened meanwhile that a reader must know.
+        Events during the run that a reader must know.
     cells : list of Cell
         The figures.
     """
@@ -74,7 +74,7 @@ class Result:
     cells: list[Cell] = field(default_factory=list)
 
     def save(self, folder: Path) -> Path:
-        """Write it to ``<benchmark>.json`` in a folder, and return that file."""
+        """Write the result to ``<benchmark>.json`` in a folder, and return that file."""
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{self.benchmark}.json"
         file.write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n", encoding="utf-8")
@@ -82,7 +82,7 @@ class Result:
 
     @classmethod
     def load(cls, file: Path) -> Result:
-        """Read it again."""
+        """Read a stored result."""
         stored = json.loads(file.read_text(encoding="utf-8"))
         if stored.pop("format", None) != FORMAT:
             raise ValueError(f"{file.name} is of another format than {FORMAT}: run the benchmark again")

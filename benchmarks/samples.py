@@ -1,4 +1,4 @@
-"""Statistics of repeated measurements.  Pure."""
+"""Statistics of repeated measurements, as pure functions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Spread:
     Attributes
     ----------
     median, smallest, largest : float
-        In the unit of the measurements.
+        The values, in the unit of the measurements.
     count : int
-        How many measurements there are.
+        The number of measurements.
     """
 
     median: float
@@ -27,7 +27,7 @@ class Spread:
 
 
 def spread(values: Sequence[float | None]) -> Spread | None:
-    """Return the spread of the values that are there; None without any."""
+    """Return the spread of the values that are not None; None if all are."""
     known = [value for value in values if value is not None]
     if not known:
         return None
@@ -35,22 +35,22 @@ def spread(values: Sequence[float | None]) -> Spread | None:
 
 
 def paired_ratios(upper: Sequence[float | None], lower: Sequence[float | None]) -> list[float]:
-    """Return the ratio of each repetition: what disturbs the machine for a while disturbs both sides of a pair.
+    """Return the ratio of each repetition.  A disturbance of the machine affects both sides of a pair.
 
-    Repetitions that lack one of the two, or whose lower side is zero, have none.
+    The result omits repetitions that lack one side, or whose lower side is zero.
     """
     return [a / b for a, b in zip(upper, lower, strict=False) if a is not None and b is not None and b != 0]
 
 
 def percentile(histogram: Mapping[float, int], share: float) -> float | None:
-    """Return the smallest value that at least ``share`` of the counted ones do not exceed; None if none was counted.
+    """Return the smallest value that at least ``share`` of the values do not exceed; None if there are no values.
 
     Parameters
     ----------
     histogram : mapping of float to int
         How often each value occurred.
     share : float
-        Between 0 and 1: 0.99 for p99.
+        The share between 0 and 1: 0.99 for p99.
     """
     total = sum(histogram.values())
     if not total:
@@ -70,9 +70,9 @@ def interpolate(samples: Sequence[tuple[float, float]], at: float) -> float | No
     Parameters
     ----------
     samples : sequence of (time, value)
-        In order of time.
+        The samples in order of time.
     at : float
-        The time.  Before the first sample and after the last it is that sample's value.
+        The time.  Before the first sample and after the last one, the result is the value of that sample.
     """
     if not samples:
         return None

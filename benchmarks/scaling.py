@@ -1,12 +1,13 @@
-"""Scaling by applications: throughput with 1, 2 and 4 of them, and what a partition waits while they come and go.
+"""Scaling by applications: throughput with 1, 2 and 4 of them, and the pauses of partitions as they start and stop.
 
-Each application is Spark with ``local[1]``, and they share a group.  Beside them: one application with Spark's own
-source and as many cores.  All run on the cores of one machine, with the broker: what can be seen is what sharing a
-group costs, and not what more machines bring.
+Each application is Spark with ``local[1]``, and all share a group.  The comparison is one application with Spark's own
+source and as many cores.  All run on the cores of one machine, together with the broker.  So the benchmark shows the
+cost of sharing a group, not the gain from more machines.
 
-A topic is full, but in two open transactions.  When all applications have their partitions, the first one is committed:
-its records warm them up.  When those are read, the other one is committed, and from then on the time counts until the
-last record is read.  For the pauses records come steadily while applications start and stop.
+A topic is full, but its records are in two open transactions.  When all applications have their partitions, the
+benchmark commits the first transaction, as a warm-up.  When the applications have read it, the benchmark commits the
+second one, and measures the time until the last record.  For the pauses, records arrive steadily while applications
+start and stop.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     result.notes.append("all applications and the broker share the cores of one machine")
     say("starting a broker")
     with BenchmarkKafka() as kafka, tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
@@ -89,7 +90,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
 
 
 class _Reader:
-    """An application with one query, in processes of its own."""
+    """An application with one query, in separate processes."""
 
     def __init__(self, name: str, source: str, cores: int, options: Mapping[str, str], folder: Path) -> None:
         self.event_log = folder / f"{name}.jsonl"
@@ -121,7 +122,7 @@ class _Reader:
         self._lines.put(None)
 
     def take(self, timeout_s: float) -> bool:
-        """Take what it has said; tell whether it had said anything within the time."""
+        """Process one line of output, and return whether a line arrived within the timeout."""
         try:
             said = self._lines.get(timeout=timeout_s)
         except queue.Empty:
@@ -135,7 +136,7 @@ class _Reader:
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds of all its processes."""
+        """CPU seconds of all processes of the application."""
         driver = psutil.Process(self._process.pid)
         total = 0.0
         for process in [driver, *driver.children(recursive=True)]:
@@ -144,7 +145,7 @@ class _Reader:
         return total
 
     def close(self) -> None:
-        """Stop it, and wait for its end."""
+        """Stop the application, and wait for its end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -157,7 +158,7 @@ class _Reader:
 def _throughput(
     kafka: BenchmarkKafka, folder: Path, arm: str, count: int, args: argparse.Namespace
 ) -> dict[str, float | None]:
-    """Let one arm read a whole topic; return how fast."""
+    """Let one arm read a whole topic, and return the figures."""
     name = f"scaling-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(name, args.partitions)
     first = _filled(kafka.bootstrap_servers, f"{name}-first", name, args.partitions, args.warm_up)
@@ -220,7 +221,7 @@ def _settled(readers: Sequence[_Reader], partitions: int) -> bool:
 
 
 def _filled(servers: str, transactional_id: str, topic: str, partitions: int, records: int) -> Producer:
-    """Fill a topic within a transaction; return the producer that can commit it."""
+    """Fill a topic within a transaction, and return the producer that can commit it."""
     producer = Producer(
         {
             "bootstrap.servers": servers,
@@ -252,7 +253,7 @@ def _filled(servers: str, transactional_id: str, topic: str, partitions: int, re
 
 
 def _pauses(kafka: BenchmarkKafka, folder: Path, args: argparse.Namespace, say: Say) -> dict[str, float | None]:
-    """Start and stop applications while records come; return what partitions waited."""
+    """Start and stop applications while records arrive, and return the pauses of partitions."""
     topic = f"scaling-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(topic, args.partitions)
     options = {

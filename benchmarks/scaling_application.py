@@ -1,7 +1,8 @@
-"""A Spark application that reads into nothing: ``python -m benchmarks.scaling_application SETTINGS``, a JSON object.
+"""A Spark application that reads into the ``noop`` sink: ``python -m benchmarks.scaling_application SETTINGS``.
 
-``name``, ``cores``, ``source``, ``options`` and ``checkpoint``.  It prints a JSON object for each batch with rows, with
-``end`` in seconds since 1970 and ``rows``, after a first line ``{"ready": true}``, and stops when its input ends.
+The settings are a JSON object with ``name``, ``cores``, ``source``, ``options`` and ``checkpoint``.  The application
+first prints ``{"ready": true}``.  Then it prints a JSON object for each batch with rows, with ``end`` in seconds since
+1970 and ``rows``.  It stops at the end of its input.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from benchmarks.views import OURS
 
 
 def main(given: str) -> None:
-    """Read until told to stop."""
+    """Read until standard input ends."""
     settings = json.loads(given)
     jars = ",".join(map(str, builtin_source_jars()))
     spark = (

@@ -1,6 +1,6 @@
-"""Writing: rows that are in memory already, as batch jobs, to a topic each; beside Spark's own sink.
+"""Writes: batch jobs write rows from memory to a new topic each, compared with Spark's own sink.
 
-What makes the rows, a cached DataFrame, is the same for all; a run with the ``noop`` sink shows what it costs.
+All arms write the same cached DataFrame.  A run with the ``noop`` sink shows the cost of reading it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     with bench(say) as place:
         for rows in ROWS[: args.rows]:
             records = max(1000, int(args.records * rows.share))
@@ -68,7 +68,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
 
 
 def _made(place: Bench, rows: _Rows, records: int) -> DataFrame:
-    """Return rows that are in memory: a 16-byte key, and a value of which half is random."""
+    """Return cached rows with a 16-byte key and a value that is half random."""
     key = "lpad(cast(id as string), 16, '0') as key"
     half = rows.value_size // 2
     value = (

@@ -1,4 +1,4 @@
-"""The jars of Spark's built-in Kafka source and of its Avro functions, fetched as those of the broker are."""
+"""The jars of Spark's built-in Kafka source and of its Avro functions, downloaded like those of the broker."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SPARK = "org.apache.spark"
 _SOURCE, _TOKENS = "spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13"
 
 _PINNED = {
-    # PySpark 4.3.0 is on PyPI, its jars were not in Maven Central when this was written (November 2026), and of the
-    # token provider, which only matters with delegation tokens, not the 4.2.0 either.  To be replaced by 4.3.0 when
-    # that can be fetched; until then the results name the release that was measured.
+    # PySpark 4.3.0 is on PyPI, but in November 2026 its jars were not in Maven Central.  The token provider, which only
+    # matters with delegation tokens, was not there in 4.2.0 either.  Replace these by 4.3.0 when it is there.  Until
+    # then the results name the measured release.
     "4.3.0": {
         f"{_SPARK}:{_SOURCE}:4.2.0": "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
         f"{_SPARK}:{_TOKENS}:4.1.0-preview1": "ab6e27a8a47ce63348dd0ecbd5543dc6212b4783180305cde5749e79684ea97b",
@@ -22,7 +22,7 @@ _PINNED = {
         "org.apache.commons:commons-pool2:2.13.1": "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
     },
 }
-"""By PySpark's version: what ``format("kafka")`` needs beside PySpark's own jars, itself first; with SHA-256."""
+"""By PySpark's version: the jars of ``format("kafka")`` with their SHA-256, the source first, without PySpark's own."""
 
 _AVRO = "spark-avro_2.13"
 _PINNED_AVRO = {
@@ -34,12 +34,12 @@ _NEEDED = (_SOURCE, _TOKENS, "kafka-clients", "commons-pool2")
 
 
 def builtin_source_version() -> str:
-    """Return the release of the built-in source that is measured with the installed PySpark."""
+    """Return the release of the built-in source to measure with the installed PySpark."""
     return _release(_PINNED)
 
 
 def builtin_source_jars() -> list[Path]:
-    """Return the jars that ``format("kafka")`` needs; fetched once per user."""
+    """Return the jars that ``format("kafka")`` needs.  The first call of a user downloads them."""
     release = builtin_source_version()
     label = f"Spark's Kafka source {release}"
     name = f"spark-kafka-{release}"
@@ -47,7 +47,7 @@ def builtin_source_jars() -> list[Path]:
     if pinned:
         files = resolve(JarSet(name=name, label=label, modules=tuple(pinned), sha256=pinned))
     else:
-        # What belongs to another PySpark is only said by the modules themselves; that takes a minute once.
+        # For another PySpark, resolve the dependencies from the modules themselves.  This takes a minute, once.
         files = resolve(JarSet(name=name, label=label, modules=(f"{_SPARK}:{_SOURCE}:{release}",), transitive=True))
     found = {name: next((file for file in files if file.name.startswith(f"{name}-")), None) for name in _NEEDED}
     missing = [name for name, file in found.items() if file is None]
@@ -57,12 +57,12 @@ def builtin_source_jars() -> list[Path]:
 
 
 def avro_version() -> str:
-    """Return the release of Spark's Avro functions that is measured with the installed PySpark."""
+    """Return the release of Spark's Avro functions to measure with the installed PySpark."""
     return _release(_PINNED_AVRO)
 
 
 def avro_jars() -> list[Path]:
-    """Return the jar that ``from_avro`` needs; fetched once per user."""
+    """Return the jar that ``from_avro`` needs.  The first call of a user downloads it."""
     release = avro_version()
     pinned = _PINNED_AVRO.get(version("pyspark"))
     modules = tuple(pinned or (f"{_SPARK}:{_AVRO}:{release}",))

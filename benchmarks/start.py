@@ -1,7 +1,7 @@
-"""Time from ``start()`` to the first row in the sink, in a session that is warm already.
+"""Time from ``start()`` to the first row in the sink, in a warm session.
 
-Each start is that of a new query in a new group, on a topic that has records.  The sink is ``foreachBatch`` that takes
-one row of the first batch; it is the same for all.
+Each start is a new query in a new group, on a topic with records.  The sink takes one row of the first batch in
+``foreachBatch``, and is the same for all arms.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ARMS: dict[str, tuple[str, dict[str, str]]] = {
     f"{OURS}, classic": (OURS, {"kafka.group.protocol": "classic"}),
     f"{OURS}, consumer": (OURS, {"kafka.group.protocol": "consumer"}),
 }
-"""What is compared: source and options, by name.  ``consumer`` is the protocol of KIP-848."""
+"""The source and the options of each arm.  ``consumer`` is the protocol of KIP-848."""
 
 QUICK: dict[str, Any] = {"repetitions": 1, "delays": [0]}
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     for delay in args.delays:
         cell = Cell(name=f"rebalance delay {delay} ms", factors={"delay_ms": delay})
         result.cells.append(cell)

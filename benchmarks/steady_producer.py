@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from benchmarks.records import BASE_SHAPE, Shape
 
 _BURSTS_PER_S = 200
-"""How often it wakes up; above this rate several records go out at once."""
+"""Bursts per second.  Above this rate, a burst has several records."""
 
 
 @contextmanager
@@ -28,9 +28,9 @@ def producing(
     value_size: int = BASE_SHAPE.value_size,
     codec: str = "none",
 ) -> Iterator[None]:
-    """Let a process of its own produce; at the end of the block all is in Kafka."""
+    """Let a separate process produce during the block.  At its end, all records are in Kafka."""
     arguments = [servers, topic, *map(str, (partitions, rate, value_size)), codec]
-    # It ends when its input does, so it cannot outlive this process.
+    # The process ends at the end of its input, so it cannot outlive this process.
     with subprocess.Popen([sys.executable, "-m", __name__, *arguments], stdin=subprocess.PIPE) as process:
         try:
             yield

@@ -1,4 +1,4 @@
-"""Tables for people: 80 columns for a terminal, Markdown for the docs.  Pure."""
+"""Tables for people: 80 columns for a terminal, Markdown for the docs.  All functions are pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Table:
     Attributes
     ----------
     title : str
-        One line above it.
+        The line above the table.
     header : list of str
         The names of the columns.
     rows : list of list of str
-        Their content.
+        The content of the rows.
     """
 
     title: str
@@ -32,7 +32,7 @@ class Table:
     rows: list[list[str]] = field(default_factory=list)
 
     def text(self) -> str:
-        """Return it for a terminal, at most :data:`WIDTH` columns wide: longer lines are cut."""
+        """Return the table for a terminal, cut to :data:`WIDTH` columns."""
         widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
         spare = WIDTH - sum(widths) - 2 * (len(widths) - 1)
         if spare < 0:
@@ -41,7 +41,7 @@ class Table:
         return "\n".join([self.title[:WIDTH], *(line[:WIDTH] for line in lines)])
 
     def markdown(self) -> str:
-        """Return it for the docs."""
+        """Return the table for the docs."""
         rule = ["---", *("---:" for _ in self.header[1:])]
         rows = [f"| {' | '.join(row)} |" for row in [self.header, rule, *self.rows]]
         return "\n".join([f"**{self.title}**", "", *rows])
@@ -77,7 +77,7 @@ def _three_digits(value: float) -> str:
 
 
 def figure_with_spread(measured: Spread | None) -> str:
-    """Return the median, and smallest and largest in parentheses if there was more than one repetition."""
+    """Return the median, with smallest and largest in parentheses if there are several repetitions."""
     if measured is None:
         return MISSING
     if measured.count == 1:

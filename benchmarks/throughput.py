@@ -1,4 +1,4 @@
-"""Steady throughput: topics that are full already, read in equal batches, start-up left out."""
+"""Steady throughput: queries read full topics in equal batches.  The figures exclude the start."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Variant:
 
     @property
     def shape(self) -> Shape:
-        """Of its records."""
+        """The shape of the records."""
         return Shape(value_size=self.value_size, headers=self.headers)
 
     @property
     def topic_key(self) -> tuple[object, ...]:
-        """What its topic depends on."""
+        """The fields that determine the topic."""
         return self.value_size, self.codec, self.headers, self.partitions
 
     @property
     def name(self) -> str:
-        """Its name: what differs from the base."""
+        """The differences from the base, as a name."""
         base, parts = Variant(), []
         if self.value_size != base.value_size:
             parts.append(f"{self.value_size // 1000} kB" if self.value_size >= 1000 else f"{self.value_size} B")
@@ -60,19 +60,22 @@ class Variant:
 
 
 def variants(factors: Mapping[str, Sequence[Any]]) -> list[Variant]:
-    """Return the base, and what differs from it in one factor: a field of :class:`Variant` and its values."""
+    """Return the base, and the variants that differ from it in one factor.
+
+    ``factors`` contains fields of :class:`Variant` and their values.
+    """
     base = Variant()
     others = (replace(base, **{name: value}) for name, values in factors.items() for value in values)
     return list(dict.fromkeys([base, *others]))
 
 
 def records_for(shape: Shape, records: int, megabytes: int) -> int:
-    """Return how many records a topic gets: ``records``, but not more than so many bytes."""
+    """Return the number of records of a topic: ``records``, but at most ``megabytes`` of data."""
     return max(1000, min(records, megabytes * 1_000_000 // shape.data_bytes))
 
 
 def figures(batches: list[Batch], shape: Shape, watch: Watch, *, in_python: bool) -> dict[str, float | None]:
-    """Return what the batches after the first one show; the first one starts Python processes and connections."""
+    """Return the figures of the batches after the first one, which starts Python processes and connections."""
     steady = batches[1:]
     if not steady:
         raise RuntimeError("a run had a single batch: raise --batches")
@@ -129,7 +132,7 @@ QUICK: dict[str, Any] = {
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     todo = variants(
         {
             "value_size": args.sizes,
@@ -181,14 +184,14 @@ def _filled(place: Bench, variant: Variant, args: argparse.Namespace) -> Reading
         partitions=variant.partitions,
         shape=variant.shape,
         records=records,
-        per_batch=per_batch + variant.partitions,  # shares are rounded down: without this a small batch would be left
+        per_batch=per_batch + variant.partitions,  # a query rounds shares down: otherwise a small batch would remain
     )
 
 
 def _writer(place: Bench, arm: str, variant: Variant, reading: Reading) -> Any:
     records = stream(place, arm, reading, **({"columns": variant.columns} if variant.columns and arm == OURS else {}))
     if variant.columns:
-        records = records.select(*variant.columns.split(","))  # what Spark's own source can be asked for
+        records = records.select(*variant.columns.split(","))  # for Spark's own source
     if variant.sink == "noop":
         return noop(records, place, availableNow=True)
     return noop(aggregated(records), place, availableNow=True).outputMode("update")

@@ -1,6 +1,6 @@
-"""Reading over TLS: a full topic, read as a whole by ``spark.read``, in plain text and encrypted.
+"""Reads over TLS: ``spark.read`` reads a whole topic in plain text and encrypted.
 
-Both sources get the same options, in the words of Java's client.
+Both sources get the same options, with the names of Java's client.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
-    """Fill in the cells."""
+    """Run the benchmark and add a cell for each case to the result."""
     with tempfile.TemporaryDirectory(prefix="benchmark-tls-") as folder:
         files, truststore = _certificates(Path(folder))
         encrypted = {
@@ -50,7 +50,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             "kafka.sasl.mechanism": "SCRAM-SHA-512",
             "kafka.sasl.jaas.config": f"org.apache.kafka.common.security.scram.ScramLoginModule required {login};",
         }
-        # A broker of these tests has one listener besides that in plain text, so there are two brokers.
+        # A LocalKafka has only one listener besides the one in plain text, so the benchmark needs two brokers.
         with bench(say, tls=files) as place:
             _cells(args, place, {"plain text": {}, "SSL": encrypted}, result)
         with bench(say, tls=files, sasl_users={_USER: _PASSWORD}) as place:
@@ -69,7 +69,7 @@ def _cells(args: argparse.Namespace, place: Bench, ways: Mapping[str, Mapping[st
         }
         result.cells += cells.values()
         runs = [f"{arm}\n{way}" for way in ways for arm in ARMS]
-        for repetition in range(-1, args.repetitions):  # the first one warms up
+        for repetition in range(-1, args.repetitions):  # the first repetition is the warm-up
             for arm, _, way in (run.partition("\n") for run in rotated(runs, max(0, repetition))):
                 took_s = _read(place, arm, topic, ways[way])
                 if repetition >= 0:
@@ -79,7 +79,7 @@ def _cells(args: argparse.Namespace, place: Bench, ways: Mapping[str, Mapping[st
 
 
 def _read(place: Bench, arm: str, topic: str, security: Mapping[str, str]) -> float:
-    """Read all of a topic into nothing and return how long that took, from ``load()`` on."""
+    """Read a whole topic into the ``noop`` sink, and return the time since ``load()``."""
     servers = place.kafka.secured_bootstrap_servers if security else place.servers
     begin = time.monotonic()
     options = {"kafka.bootstrap.servers": servers, "subscribe": topic, **security}
@@ -88,7 +88,7 @@ def _read(place: Bench, arm: str, topic: str, security: Mapping[str, str]) -> fl
 
 
 def _certificates(folder: Path) -> tuple[TlsFiles, Path]:
-    """Return what the broker encrypts with, and the file of the authority that has signed it."""
+    """Return the broker's certificate files, and the file of the authority that has signed them."""
     import trustme
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 

@@ -1,4 +1,4 @@
-"""Which tables are made of which benchmark's figures.  Pure: a result in, tables out."""
+"""The tables of each benchmark.  Pure functions make them from a result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.samples import paired_ratios, spread
 from benchmarks.tables import WIDTH, Table, figure_with_spread
 
 BUILTIN, OURS, CEILING = "kafka", "kafka-group", "ceiling"
-"""The sources, under the names that tables show."""
+"""The names of the sources in the tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +23,9 @@ class View:
     metric : str
         The metric.
     title : str
-        Says what it is, with its unit.
+        Its name and unit.
     ratios : tuple of (str, str)
-        Pairs of sources; each gives a table of its own with the first divided by the second.
+        Pairs of sources.  A further table shows the first divided by the second.
     """
 
     metric: str
@@ -187,11 +187,11 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="extra_mb", title="Extra memory while they are read, MB"),
     ),
 }
-"""By benchmark."""
+"""The tables of each benchmark, by its name."""
 
 
 def tables(result: Result) -> list[Table]:
-    """Return the tables of a result; those whose metric was not measured are left out."""
+    """Return the tables of a result, without those whose metric it lacks."""
     made: list[Table] = []
     for view in VIEWS[result.benchmark]:
         arms = [arm for arm in _arms(result) if any(_known(cell, arm, view) for cell in result.cells)]
@@ -224,7 +224,7 @@ def _ratios(cell: Cell, pairs: list[tuple[str, str]], view: View) -> list[str]:
 
 
 def report(result: Result) -> str:
-    """Return all tables of a result for a terminal, under a description of the machine."""
+    """Return all tables of a result for a terminal, after a description of the machine."""
     machine = ", ".join(f"{value}" if name == "cpu" else f"{name} {value}" for name, value in result.machine.items())
     head = [f"{result.benchmark}, {result.taken}" + (", --quick: THESE FIGURES MEAN NOTHING" if result.quick else "")]
     notes = [line for note in result.notes for line in textwrap.wrap(f"note: {note}", WIDTH)]

@@ -1,8 +1,8 @@
-"""``format("kafka-group-without-commits")``: our source, whose commits are answered at once and never sent.
+"""``format("kafka-group-without-commits")``: our source, but its commits succeed at once and are never sent.
 
-There is no option for this: only a benchmark wants it.  The source process replaces the two methods of its own
-committer that talk to Kafka; planning, state machine, offsets and reading are the same code, and the group thread
-believes that each commit succeeded.  So the difference to ``kafka-group`` is all that a transaction per batch costs.
+This is no option, because only a benchmark needs it.  The source process replaces the two methods of its committer that
+send requests to Kafka.  Planning, state machine, offsets and reading are the same code, and the group thread handles
+each commit as successful.  So the difference to ``kafka-group`` is the whole cost of a transaction per batch.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Reader(KafkaGroupStreamReader):
 
 
 def switch_off_commits() -> None:
-    """Let all transactional committers of this process succeed without asking Kafka."""
+    """Let all transactional committers of this process succeed without a request to Kafka."""
 
     def no_commit(_self: TransactionalCommitter, _offsets: object, _group_metadata: bytes) -> None:
         pass
@@ -51,6 +51,6 @@ def switch_off_commits() -> None:
     def no_preparation(_self: TransactionalCommitter) -> None:
         pass
 
-    # setattr: a type checker is right to refuse this anywhere else.
+    # setattr, because a type checker refuses an assignment to a method, and is right elsewhere.
     for name, replacement in {"commit": no_commit, "prepare": no_preparation}.items():
         setattr(TransactionalCommitter, name, replacement)

@@ -1,16 +1,17 @@
-"""A Spark application with one query, for tests.  Runs until its standard input is closed.
+"""A Spark application with one query, for tests.  It runs until its standard input is closed.
 
-Started by :class:`integration.pipelines.Application`, with the path of its configuration.  SIGTERM stops the query as
-``query.stop()`` does, Ctrl-C as ``pyspark_kafka_group.stop``.  A file that the configuration names as ``nap`` makes the
-next batch slow, once; another file beside it ends that sooner.  Some keys are switches:
+:class:`integration.pipelines.Application` starts it with the path of its configuration.  SIGTERM stops the query like
+``query.stop()``, and Ctrl-C like ``pyspark_kafka_group.stop``.  The configuration names a file as ``nap``.  If this
+file exists, the next batch is slow, once.  Another file beside it ends the nap early.  Some keys are switches:
 
 * ``database``: the sink is this database, see :mod:`integration.database_sink`.
-* ``write``: the sink is ``kafka-group``, with these options; it gets keys and values.
-* ``submitted``: ``spark-submit`` has said where and how Spark runs; standard input says nothing then, and the file
-  ``stop_file`` does.
-* ``spark``: settings of Spark, as ``spark.master`` for one that does not run in the driver.
-* ``register``: call ``pyspark_kafka_group.register``, which the format needs where the package was shipped in a zip.
-* ``spark_stop``: at the end stop Spark and not the query; then ``exit``, or ``live`` on until killed, as a notebook.
+* ``write``: the sink is ``kafka-group``, with these options.  It gets keys and values.
+* ``submitted``: ``spark-submit`` has decided where and how Spark runs.  The file ``stop_file`` then stops the query,
+  instead of the standard input.
+* ``spark``: settings of Spark, for example ``spark.master`` if Spark does not run in the driver.
+* ``register``: call ``pyspark_kafka_group.register``.  The format needs this if the package was shipped in a zip.
+* ``spark_stop``: at the end, stop Spark instead of the query.  Then ``exit``, or ``live`` until killed, like a
+  notebook.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def main() -> None:
     config = json.loads(Path(sys.argv[1]).read_text())
     terminated = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: terminated.set())
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, if a shell started the tests in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell sets it to "ignore" in the background
     builder = SparkSession.builder if "submitted" in config else local(SparkSession.builder)
     for setting, value in config.get("spark", {}).items():
         builder = builder.config(setting, value)
@@ -92,7 +93,7 @@ def main() -> None:
 
 
 def local(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Let Spark run in the driver alone."""
+    """Configure Spark to run in the driver alone."""
     return (
         builder.master("local[1]")
         .config("spark.ui.enabled", "false")
@@ -104,7 +105,7 @@ def local(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def wait_to_be_stopped(file: str | None) -> None:
-    """Return when the standard input is closed, or this file is there."""
+    """Wait until the standard input is closed, or until ``file`` exists if it is not None."""
     if file is None:
         sys.stdin.read()
         return
@@ -113,7 +114,7 @@ def wait_to_be_stopped(file: str | None) -> None:
 
 
 def take_nap(file: Path) -> tuple[float, float]:
-    """Return how long to sleep before and after the batch is written, and forget it."""
+    """Return how long to sleep before and after the batch is written, and delete the file."""
     with contextlib.suppress(FileNotFoundError):
         content = json.loads(file.read_text())
         file.unlink()
@@ -122,7 +123,7 @@ def take_nap(file: Path) -> tuple[float, float]:
 
 
 def sleep(seconds: float, *, unless: Path) -> None:
-    """Sleep so long, or until there is this file."""
+    """Sleep for ``seconds``, or until the file ``unless`` exists."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and not unless.exists():
         time.sleep(0.05)

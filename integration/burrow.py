@@ -1,7 +1,7 @@
-"""What Burrow, LinkedIn's lag monitor, would say of a group: its rules as an oracle.
+"""An oracle with the rules of Burrow, LinkedIn's lag monitor.
 
-Burrow looks at the last commits of each partition, not at thresholds.  A monitor that is alarmed by an ordinary
-rebalance is a defect of the consumer for the people who run it.  The rules are those of the product
+Burrow judges a group by the last commits of each partition, not by thresholds.  If an ordinary rebalance raises an
+alarm, operators see a defect of the consumer.  The product contains the rules
 (:mod:`pyspark_kafka_group.tools.analysis.lag_judgement`).  This module makes the windows from the records of a run.
 """
 
@@ -17,7 +17,7 @@ from pyspark_kafka_group.tools.analysis.lag_judgement import INTERVALS, MIN_DIST
 
 
 class Ends(NamedTuple):
-    """Where the logs ended at one time."""
+    """The log ends at one time."""
 
     time: float
     ends: Mapping[str, int]
@@ -40,7 +40,7 @@ def evaluate_history(
 ) -> list[Judgement]:
     """Return Burrow's verdict on each partition at the time of each sample of the log ends.
 
-    As in Burrow with ``minimum-complete=1``, a partition is judged only once its window is full.
+    Like Burrow with ``minimum-complete=1``, judge a partition only when its window is full.
     """
     times = [sample.time for sample in ends]
     waiting = deque(sorted(commits, key=lambda c: c.time))
@@ -69,5 +69,5 @@ def _add(window: deque[Point], point: Point, min_distance_s: float) -> None:
 
 
 def judge_burrow(judgements: Iterable[Judgement]) -> list[str]:
-    """No partition was ever judged worse than a warning."""
+    """Return a violation for each verdict that is worse than a warning."""
     return [f"Burrow: {j.tp} is {j.status.name} at {j.time:.3f}" for j in judgements if j.status > Status.WARN]

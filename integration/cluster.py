@@ -1,4 +1,4 @@
-"""What tests ask Kafka itself, past the code under test."""
+"""Requests of tests to Kafka itself, without the code under test."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 _PATIENCE_S = 60.0
 _NO_COORDINATOR_YET = ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE")
 
-# After this long without a delivery a producer is replaced.  After restarts of its only broker an idempotent producer
-# may deliver nothing any more, with a broker that takes the records of others (seen twice in soaks, librdkafka 2.16.1).
+# The stream replaces a producer after this long without a delivery.  After restarts of its only broker, an idempotent
+# producer may never deliver again, although the broker accepts the records of others.  Soaks have shown this twice
+# (librdkafka 2.16.1).
 _STUCK_S = 20.0
 
 
 def produce(bootstrap: str, topic: str, counts: Mapping[int, int], *, start: int = 0, **record: Any) -> None:
-    """Produce ``counts[partition]`` records to each partition and wait until they are there."""
+    """Produce ``counts[partition]`` records to each partition, and wait for their delivery."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
     for partition, count in counts.items():
         for n in range(start, start + count):
@@ -36,9 +37,9 @@ def produce(bootstrap: str, topic: str, counts: Mapping[int, int], *, start: int
 
 
 class Stream:
-    """Produces to all partitions of some topics at a steady rate, in the background, until it is closed.
+    """A background producer that writes to all partitions of some topics at a steady rate, until it is closed.
 
-    ``produced`` holds how many records each partition has got.
+    ``produced`` contains the number of records of each partition.
     """
 
     def __init__(self, bootstrap: str, topics: Mapping[str, int], *, per_second: float) -> None:
@@ -59,7 +60,7 @@ class Stream:
         self.close()
 
     def close(self) -> None:
-        """End the stream; every record that was counted is in Kafka then."""
+        """End the stream.  Kafka then contains every counted record."""
         self._stop.set()
         self._thread.join(60)
         assert not self._thread.is_alive()
@@ -82,11 +83,11 @@ class Stream:
         if producer.flush(30):
             self._replaced = True
             producer.purge()
-        if self._replaced:  # what of the old one's records has arrived only Kafka knows
+        if self._replaced:  # only Kafka shows which records of the old producer have arrived
             self.produced = log_ends(self._bootstrap, self.produced)
 
     def _producer(self) -> Producer:
-        # Brokers that are down on purpose need no line per attempt; a record that is not delivered is a problem, below.
+        # No log: brokers are down on purpose, and `_delivered` reports each record that does not arrive.
         properties = {"bootstrap.servers": self._bootstrap, "linger.ms": 5, "enable.idempotence": True, "log_level": 0}
         return Producer(properties)
 
@@ -100,7 +101,7 @@ class Stream:
 def log_ends(
     bootstrap: str, partitions: Iterable[tuple[str, int]], *, isolation_level: str = "read_committed"
 ) -> dict[tuple[str, int], int]:
-    """Return where the logs of partitions end for consumers of this isolation level."""
+    """Return the log end offset of each partition, for consumers with this isolation level."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "observer", "isolation.level": isolation_level})
     try:
         return {
@@ -112,9 +113,9 @@ def log_ends(
 
 
 def committed(bootstrap: str, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-    """Return the group's committed offsets; -1001 where there is none.
+    """Return the group's committed offset of each partition, or -1001 without one.
 
-    librdkafka gives up where the coordinator is not ready yet, as that of the first group of a new cluster.
+    Retry while the coordinator is not ready, for example for the first group of a new cluster.  librdkafka does not.
     """
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_committed"})
     wanted, deadline = [TopicPartition(topic, p) for p in partitions], time.monotonic() + _PATIENCE_S
@@ -138,7 +139,7 @@ def lag(bootstrap: str, group: str, topic: str, partitions: Iterable[int]) -> in
 
 
 def members(bootstrap: str, group: str) -> dict[str, set[str]]:
-    """Return what Kafka shows of a group: for each client id the partitions assigned to it."""
+    """Return the partitions that Kafka shows as assigned to each client id of a group."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     description = admin.describe_consumer_groups([group], request_timeout=10)[group].result()
     return {
@@ -169,12 +170,12 @@ def recreate(bootstrap: str, topic: str, partitions: int) -> None:
 
 def delete(bootstrap: str, topic: str) -> None:
     """Delete a topic."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept: without it the answer does not come
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # in a variable: without a reference, no answer arrives
     admin.delete_topics([topic])[topic].result()
 
 
 def delete_group(bootstrap: str, group: str) -> bool:
-    """Delete a group with its offsets; tell whether that was done, for it must have no members any more."""
+    """Delete a group with its offsets.  Return False if this fails, for example because the group still has members."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     try:
         admin.delete_consumer_groups([group])[group].result()
@@ -184,7 +185,7 @@ def delete_group(bootstrap: str, group: str) -> bool:
 
 
 def reset(bootstrap: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-    """Set the group's committed offsets, as an operator does when the last member has left."""
+    """Set the group's committed offsets, like an operator after the last member has left."""
     parts = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]
     admin = AdminClient({"bootstrap.servers": bootstrap})
     deadline = time.monotonic() + _PATIENCE_S
@@ -197,7 +198,7 @@ def reset(bootstrap: str, group: str, topic: str, offsets: Mapping[int, int]) ->
 
 
 def has_open_transactions(bootstrap: str, topic: str) -> bool:
-    """Tell whether a topic has records that consumers of committed ones cannot read yet."""
+    """Return whether a topic has records that consumers with ``read_committed`` cannot read yet."""
     ends = []
     for level in ("read_committed", "read_uncommitted"):
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "observer", "isolation.level": level})

@@ -1,7 +1,9 @@
-"""What all integration tests share: a real cluster, topics, the brokers' log in failures, an image for containers,
-JVMs that start soon, and the order in which several workers take files.
+"""Fixtures and settings that all integration tests share.
 
-A missing broker is a failure and never a skip.  Container tests run whenever a container engine answers.
+They provide a real cluster, topics, and an image for containers.  Failures show the brokers' log.  JVMs start quickly,
+and several workers take the long files first.
+
+A missing broker is a failure, never a skip.  Container tests run whenever a container engine answers.
 """
 
 import os
@@ -34,23 +36,23 @@ __all__ = [
 
 
 def pytest_configure() -> None:
-    """Let all JVMs start sooner, those of examples and of Spark's executors among them."""
+    """Make all JVMs start sooner, including those of examples and of Spark's executors."""
     os.environ.update(environment())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the long files where several workers share them."""
+    """Begin with the long files if several workers share the tests."""
     if hasattr(config, "workerinput"):
         places = long_ones_first(item.nodeid.partition("::")[0] for item in items)
         items.sort(key=lambda item: places[item.nodeid.partition("::")[0]])
 
 
-# What scripts/build-kafka-image.sh builds where no image can be pulled.
+# scripts/build-kafka-image.sh builds this image on a machine that cannot pull one.
 LOCAL_IMAGE = DEFAULT_IMAGE.replace("apache/", "local/")
 
 
 def docker(*arguments: str) -> bool:
-    """Whether a docker command succeeds; without a client there is no engine either."""
+    """Return whether a docker command succeeds.  Without a docker client, assume that there is no engine."""
     return (
         shutil.which("docker") is not None
         and not subprocess.run(["docker", *arguments], capture_output=True, check=False).returncode
@@ -59,12 +61,12 @@ def docker(*arguments: str) -> bool:
 
 @pytest.fixture(scope="session")
 def container_image() -> str:
-    """The image for container tests; skips them, visibly, where no engine answers."""
+    """Return the image for container tests.  If no engine answers, skip them and name the reason."""
     if not docker("info"):
         skip_without("containers", "no container engine answers (scripts/container-engine.sh start provides one)")
     image = os.environ.get(IMAGE_VARIABLE)
     if image is None and docker("image", "inspect", LOCAL_IMAGE):
         image = LOCAL_IMAGE
-        # Where that image is, none can be pulled: neither can the helper that testcontainers starts first.
+        # A machine with this image cannot pull any, including the helper that testcontainers starts first.
         os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
     return image or DEFAULT_IMAGE

@@ -1,8 +1,8 @@
 """A query through Spark Connect that writes with the offset table, for a test.
 
-Arguments are the checkpoint, the URL of the database, up to where each partition shall be written, and the options of
-a ``kafka-group`` source as JSON.  Without them the stream is Spark's own, of numbers in place of records.  Connect is a
-matter of the whole process, so this is one of its own.
+The arguments are the checkpoint, the URL of the database, and the offset that each partition must reach.  An
+optional last one contains the options of a ``kafka-group`` source, as JSON.  Without it, Spark's own rate source
+produces numbers instead of records.  Spark Connect applies to a whole process, so this program is a process of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark_kafka_group.testing.ports import HOST
 
 def main() -> None:
     folder, url, wanted = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    # The port is Spark's usual one: where it starts the server itself, its client looks nowhere else.
+    # The port is Spark's default.  If Spark starts the server itself, its client connects to no other port.
     spark = (
         SparkSession.builder.remote("local[2]")
         .config("spark.connect.grpc.binding.address", HOST)

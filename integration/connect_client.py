@@ -1,8 +1,9 @@
-"""A client of Spark Connect, for a test: what users do there with ``kafka-group``.
+"""A client of Spark Connect that uses ``kafka-group`` like a user, for a test.
 
-Arguments are the server's address and a file with the rest, as JSON.  It prints a line of JSON for each step, and goes
-on when it gets a line.  Connect is a matter of the whole process, so this is one of its own; it refuses to connect
-to Unix sockets, as a client on another machine could not reach those of the driver's.
+The arguments are the server's address, and a JSON file with the configuration.  The client prints a line of JSON for
+each step, and continues when it reads a line.  Spark Connect applies to a whole process, so this program is a process
+of its own.  It refuses to connect to Unix sockets, because a client on another machine could not reach the driver's
+sockets.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def no_unix_sockets(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def told(**what: Any) -> None:
-    """Say what was seen, and wait for the word to go on."""
+    """Print the result of a step, and wait for a line before the next step."""
     print(json.dumps(what), flush=True)
     sys.stdin.readline()
 
@@ -35,7 +36,7 @@ def started(spark: SparkSession, config: dict[str, Any], trigger: str, **more: s
     rows, nap = Path(config["rows"]), Path(config["nap"])
 
     def take(batch: DataFrame, batch_id: int) -> None:
-        """Runs on the server."""
+        """Write the rows of a batch, on the server."""
         found = [
             [row.topic, row.partition, row.offset] for row in batch.select("topic", "partition", "offset").collect()
         ]
@@ -76,7 +77,7 @@ def main() -> None:
     told(step="stopped", clean=pyspark_kafka_group.stop(query), active=query.isActive, took_s=time.monotonic() - begin)
 
     query = started(spark, config, "1 second")
-    told(step="again")  # a batch is running now, and goes on until after SIGTERM
+    told(step="again")  # a batch is running now, and ends after SIGTERM
     told(step="stopped", clean=pyspark_kafka_group.run_until_signal(query), active=query.isActive)
 
     query = started(spark, config, "1 second")
@@ -84,7 +85,7 @@ def main() -> None:
     query.stop()
     told(step="interrupted")
     query = started(spark, config, "1 second")
-    told(step="replayed")  # the batch has run again, and nothing else came
+    told(step="replayed")  # the batch has run again, and no other batch has
     begin = time.monotonic()
     told(step="stopped", clean=pyspark_kafka_group.stop(query), active=query.isActive, took_s=time.monotonic() - begin)
     spark.stop()

@@ -1,7 +1,7 @@
-"""A sink that writes each batch twice: with the offset table, and beside it as one would without.
+"""A sink that writes each batch to two tables: to one with the offset table, and to one without it.
 
-Both tables are given the same batches and so meet the same faults; what the second has too much is what the first is
-spared.  Between the writes of rows and their commit there is a pause, so that a fault may fall into it.
+Both tables get the same batches, and so meet the same faults.  The surplus rows of the second table show what the
+offset table prevents.  A pause between the write of the rows and their commit gives faults a chance to happen there.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ def create_tables(url: str) -> str:
 
 @contextmanager
 def tables() -> Iterator[str]:
-    """Yield the URL of a database with both tables, which are gone at the end."""
+    """Yield the URL of a database with both tables, and drop them at the end."""
     with postgres_from_environment() as server, new_schema(server) as url:
         yield create_tables(url)
 
 
 def rows_of(url: str, table: str) -> tuple[int, int, int]:
-    """How many rows there are, how many different records, and the sum of their numbers."""
+    """Return the number of rows, the number of different records, and the sum of the numbers."""
     found = execute(url, f'SELECT count(*), count(DISTINCT ("partition", "offset")), sum(number) FROM {table}')
     count, different, total = found[0]
     return int(count), int(different), int(total or 0)
 
 
 class DatabaseSink:
-    """Writes batches of records whose values are numbers.
+    """A sink for batches of records whose values are numbers.
 
     Parameters
     ----------
     url : str
         A PostgreSQL database with the tables of :func:`tables`.
     consumer : str
-        Whose offsets the table keeps.
+        The consumer whose offsets the table keeps.
     """
 
     def __init__(self, url: str, consumer: str) -> None:

@@ -1,6 +1,6 @@
-"""How long a partition stands still when it moves, and when it does not move: measured where it counts, at the sinks.
+"""Measure at the sinks how long partitions pause, when they move and when they stay.
 
-Latencies come from the rows, that is from the times at which batches were written; events only explain them.
+The latencies come from the times at which the sinks wrote batches.  Events only explain them.
 """
 
 from __future__ import annotations
@@ -21,22 +21,21 @@ STAGES = ("revoked", "finished", "committed", "released", "assigned", "started",
 
 @dataclass(frozen=True)
 class HandOver:
-    """One partition's way from one member to another.
+    """The move of one partition from one member to another.
 
     Attributes
     ----------
     clean : bool
-        Whether the old owner let it go with everything committed.
+        Whether the old owner had committed everything when it released the partition.
     raw_s : float
-        From the last row that the old owner wrote to the first row that the new owner wrote.
+        The time from the last row of the old owner to the first row of the new owner.
     net_s : float
-        ``raw_s`` without the time during which the new owner could have planned the partition but was busy with the
-        batch that it was running when the partition came.
+        ``raw_s`` minus the remaining time of the batch that the new owner was running when it got the partition.
     move_s : float
-        From the last row that the old owner wrote to the plan that has the partition, less the new owner's running
-        batch, as in ``net_s``: what the rebalance costs, without the batch that reads the first rows.
+        The time from the last row of the old owner to the plan with the partition, minus the same remaining time.  This
+        is the cost of the rebalance, without the batch that reads the first rows.
     reached : mapping of str to float
-        For each of :data:`STAGES` that is known, how long after the last row it came.
+        The time from the last row to each of the known :data:`STAGES`.
     """
 
     tp: str
@@ -52,7 +51,7 @@ class HandOver:
 
 
 class Pause(NamedTuple):
-    """A time without rows of a partition that stayed where it was."""
+    """A time without rows of a partition that stayed with its member."""
 
     seconds: float
     tp: str
@@ -62,7 +61,7 @@ class Pause(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A time that does not count, for one member or (None) for all."""
+    """A time that does not count, for one member, or for all members if ``member`` is None."""
 
     begin: float
     end: float
@@ -70,7 +69,7 @@ class Window(NamedTuple):
 
 
 def hand_overs(members: Sequence[Member]) -> list[HandOver]:
-    """Return all hand-overs after which the new owner wrote rows, by time of the first row."""
+    """Return all hand-overs after which the new owner wrote rows, ordered by the time of the first row."""
     rows = _rows_by_partition(members)
     logs = {member.name: _Log(member.events) for member in members}
     starts: dict[str, list[tuple[float, str]]] = {}
@@ -93,7 +92,7 @@ def hand_overs(members: Sequence[Member]) -> list[HandOver]:
 
 
 def pauses(members: Sequence[Member]) -> list[Pause]:
-    """Return the times between two writes of a partition by a member that had it all along."""
+    """Return the times between two writes of a partition that its member owned without a break."""
     starts: dict[tuple[str, str], list[float]] = {}
     for member in members:
         for event in member.events:
@@ -138,7 +137,7 @@ def _rows_by_partition(members: Sequence[Member]) -> dict[str, list[Delivery]]:
 
 
 class _Log:
-    """One member's events, ready for questions about times."""
+    """The events of one member, indexed for lookups by time."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.batches: list[tuple[float, float]] = []
@@ -156,19 +155,19 @@ class _Log:
                 self._times.setdefault((name, tp), []).append(time)
 
     def first(self, name: str, tp: str, *, since: float) -> float | None:
-        """Return when the event first came for the partition, at or after ``since``."""
+        """Return the time of the first such event of the partition, at or after ``since``."""
         times = self._times.get((name, tp), [])
         at = bisect.bisect_left(times, since)
         return times[at] if at < len(times) else None
 
     def last(self, name: str, tp: str, *, until: float) -> float | None:
-        """Return when the event last came for the partition, up to ``until``."""
+        """Return the time of the last such event of the partition, up to ``until``."""
         times = self._times.get((name, tp), [])
         at = bisect.bisect_right(times, until)
         return times[at - 1] if at else None
 
     def busy_until(self, time: float) -> float:
-        """Return the end of the batch that ran at ``time``; ``time`` if none did."""
+        """Return the end of the batch that ran at ``time``, or ``time`` if no batch ran."""
         at = bisect.bisect_right(self.batches, (time, float("inf")))
         return max(time, self.batches[at - 1][1]) if at else time
 
@@ -183,7 +182,7 @@ def _measure(tp: str, last: Delivery, first: Delivery, started: float, old: _Log
     released = after(old, "released", last.time)
     draining = old.last("draining", tp, until=started)
     if draining is not None and draining < last.time - 60:
-        draining = None  # of an earlier departure
+        draining = None  # belongs to an earlier hand-over
     planned = new.first("planned", tp, since=started)
     times = {
         "revoked": draining if draining is not None else released,

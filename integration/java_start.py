@@ -1,8 +1,8 @@
-"""How the JVMs of the integration tests start: sooner than Java would by itself.  ``python -m integration.java_start``.
+"""Settings that make the JVMs of the integration tests start sooner.  ``python -m integration.java_start``.
 
-About two hundred brokers, drivers, executors and tools live for seconds, and need most of these to load and verify
-their classes.  Run as a program, this makes two archives of loaded classes (JEP 350) in ``build/java``, of a broker and
-of a Spark driver.  Java itself passes an archive over that does not fit: of other jars, or of another Java.
+About two hundred brokers, drivers, executors and tools live for seconds, and spend most of that time on loading and
+verifying classes.  As a program, this module makes two archives of loaded classes (JEP 350) in ``build/java``: one of a
+broker, and one of a Spark driver.  Java ignores an archive that belongs to other jars or to another Java.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pyspark_kafka_group.testing.pinned_jars import KAFKA_VERSION
 _EVERY_JAVA = "JDK_JAVA_OPTIONS"
 _SPARK_DRIVER = "SPARK_SUBMIT_OPTS"
 
-# One compiler and one thread that collects: they start sooner, and take less.
+# With one compiler and one garbage collector thread, a JVM starts sooner and needs less.
 _QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 _FOLDER = Path(__file__).parents[1] / "build" / "java"
@@ -38,10 +38,10 @@ _ARCHIVES = {kind: _FOLDER / f"{kind}.jsa" for kind in ("kafka", "spark")}
 
 
 def environment() -> dict[str, str]:
-    """Return the variables that make the JVMs of Spark and of `LocalKafka` start sooner; for the whole run of tests."""
+    """Return the variables that make the JVMs of Spark and `LocalKafka` start sooner, for the whole test run."""
     given = os.environ.get(_EVERY_JAVA, "")
     if _QUICK in given:
-        return {}  # a worker, which has them from the process that started it
+        return {}  # a worker inherits them from the process that started it
     return {
         _EVERY_JAVA: " ".join(filter(None, [given, _QUICK, _from_archive("spark")])),
         JAVA_OPTIONS_VARIABLE: " ".join(filter(None, [os.environ.get(JAVA_OPTIONS_VARIABLE), _from_archive("kafka")])),
@@ -50,12 +50,12 @@ def environment() -> dict[str, str]:
 
 def _from_archive(kind: str) -> str:
     archive = _ARCHIVES[kind]
-    # Without the second, Java says on its standard output that an archive does not fit.
+    # Without -Xlog, Java reports on its standard output that an archive does not fit.
     return f"-XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off" if archive.exists() else ""
 
 
 def make_archives() -> None:
-    """Make the archives, unless there are some of this Java and these jars."""
+    """Make the archives, unless they exist for this Java and these jars."""
     key = _key()
     if _KEY.exists() and _KEY.read_text() == key:
         return
@@ -67,11 +67,11 @@ def make_archives() -> None:
         folder = Path(name)
         made = {kind: folder / archive.name for kind, archive in _ARCHIVES.items()}
         os.environ[JAVA_OPTIONS_VARIABLE] = f"-XX:ArchiveClassesAtExit={made['kafka']}"
-        with LocalKafka(data_dir=folder / "broker") as kafka:  # Deliberate: with such a folder it ends cleanly
+        with LocalKafka(data_dir=folder / "broker") as kafka:  # Deliberate: with a data folder, the broker ends cleanly
             kafka.create_topic("orders", 2)
             os.environ[_SPARK_DRIVER] = f"-XX:ArchiveClassesAtExit={made['spark']}"
             _run_a_driver(folder, kafka.bootstrap_servers)
-        # A broker that takes long to end is killed: fails if its archive was not written to the end.
+        # A broker that ends too slowly is killed.  This check fails if its archive is incomplete.
         whole = ["-Xshare:on", f"-XX:SharedArchiveFile={made['kafka']}", "-cp", ":".join(map(str, _kafka_jars()))]
         subprocess.run([find_java(), *whole, "-version"], check=True, capture_output=True)
         for kind, archive in made.items():
@@ -92,7 +92,7 @@ def _key() -> str:
 
 
 def _run_a_driver(folder: Path, servers: str) -> None:
-    """Run an application as most tests do, and wait until its JVM has ended."""
+    """Run an application like most tests, and wait until its JVM has ended."""
     options = {"kafka.bootstrap.servers": servers, "kafka.group.id": "archive", "subscribe": "orders"}
     application = Application(folder, "archive", {**options, "startingOffsets": "earliest"}).start()
 

@@ -1,4 +1,7 @@
-"""Kafka's own command lines, on the jars of the brokers: what its operators use, and so what ours is compared with."""
+"""Kafka's own command-line tools, from the brokers' jars.
+
+Operators use them, so the tests compare our tools with them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def run_tool(main_class: str, *arguments: str) -> str:
 
 
 def describe(bootstrap: str, group: str) -> list[dict[str, str]]:
-    """Return the table of ``kafka-consumer-groups --describe --verbose``, a row for each partition, by its heads."""
+    """Return the rows of ``kafka-consumer-groups --describe --verbose``, one for each partition, by column head."""
     arguments = ("--bootstrap-server", bootstrap, "--describe", "--verbose", "--offsets", "--group", group)
     lines = [line.split() for line in run_tool(CONSUMER_GROUPS, *arguments).splitlines() if line.strip()]
     (head,) = [at for at, line in enumerate(lines) if line[:2] == ["GROUP", "TOPIC"]]

@@ -1,4 +1,4 @@
-"""A Kerberos KDC for tests: MIT's, from Debian's packages krb5-kdc and krb5-admin-server."""
+"""A Kerberos KDC for tests: MIT Kerberos, from Debian's packages krb5-kdc and krb5-admin-server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PATIENCE_S = 20
 
 
 def missing() -> str:
-    """Return what a KDC or its clients need and this machine lacks; empty if nothing."""
+    """Return the programs and packages for a KDC and its clients that this machine lacks; empty if it has all."""
     lacking = [name for name, path in _PROGRAMS.items() if path is None]
     try:
         import gssapi  # noqa: F401
@@ -33,14 +33,14 @@ def missing() -> str:
 
 
 class Kdc:
-    """Listens on the loopback interface while it is entered.
+    """A KDC that listens on the loopback interface inside a ``with`` block.
 
     Parameters
     ----------
     folder : Path
-        Where its database, settings and key tabs go.
+        The folder for its database, settings and key tabs.
     ticket_life_s : int
-        How long tickets last.
+        The lifetime of tickets, in seconds.
     """
 
     def __init__(self, folder: Path, ticket_life_s: int = 36000) -> None:
@@ -79,7 +79,7 @@ class Kdc:
         self.stop()
 
     def stop(self) -> None:
-        """End the server; tickets that clients have keep working."""
+        """Stop the server.  Clients can still use the tickets that they have."""
         if self._server is not None:
             self._server.terminate()
             self._server.wait()
@@ -93,11 +93,11 @@ class Kdc:
 
     @property
     def java_options(self) -> str:
-        """What a broker's JVM must be told."""
+        """The options that a broker's JVM needs."""
         return f"-Djava.security.krb5.conf={self._folder}/krb5.conf"
 
     def broker(self, **properties: str) -> LocalKafka:
-        """Return a broker whose secured listener takes tickets; its environment must have ``java_options``."""
+        """Return a broker whose secured listener accepts tickets.  Its environment must contain ``java_options``."""
         listener = "listener.name.secured"
         jaas = (
             "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "

@@ -1,7 +1,7 @@
-"""What KEDA's Kafka scaler makes of a group, by its rules, from what the broker says.  KEDA itself is not run.
+"""Compute how KEDA's Kafka scaler would scale a group, from the broker's answers.  KEDA itself does not run.
 
-The rules are those of KEDA 2.16 (``pkg/scalers/kafka_scaler.go``): the lag of a partition is the log end minus
-the committed offset; without one, ``offsetResetPolicy`` and ``scaleToZeroOnInvalidOffset`` decide.
+The rules are those of KEDA 2.16 (``pkg/scalers/kafka_scaler.go``).  The lag of a partition is the log end minus the
+committed offset.  Without a committed offset, ``offsetResetPolicy`` and ``scaleToZeroOnInvalidOffset`` decide.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from integration.cluster import committed, log_ends
 
-# What a consumer of confluent-kafka has for "no offset".
+# A consumer of confluent-kafka returns this if there is no offset.
 _NONE = -1001
 
 
@@ -21,9 +21,9 @@ class Scaling(NamedTuple):
     Attributes
     ----------
     active : bool
-        Whether there is to be anything at all.
+        Whether KEDA runs any replica at all.
     lag : int
-        The metric, which is divided by ``lagThreshold``.
+        The metric that KEDA divides by ``lagThreshold``.
     """
 
     active: bool
@@ -31,16 +31,16 @@ class Scaling(NamedTuple):
 
 
 class KafkaTrigger:
-    """A trigger of the type ``kafka``; it remembers the offsets of the last look.
+    """A trigger of type ``kafka``, which remembers the offsets of the last call.
 
     Parameters
     ----------
     metadata : mapping of str to str
-        As the manifest has it.
+        The metadata of the manifest.
     bootstrap, group, topic : str
-        In place of what the manifest names.
+        Values that replace those of the manifest.
     partitions : int
-        How many the topic has.
+        The number of partitions of the topic.
     """
 
     def __init__(self, metadata: Mapping[str, str], *, bootstrap: str, group: str, topic: str, partitions: int) -> None:
@@ -52,7 +52,7 @@ class KafkaTrigger:
         self._before: dict[int, int] = {}
 
     def look(self) -> Scaling:
-        """Return what KEDA would, after asking the broker."""
+        """Request the offsets from the broker, and return KEDA's answer to them."""
         offsets = committed(self._bootstrap, self._group, self._topic, self._partitions)
         ends = log_ends(self._bootstrap, [(self._topic, number) for number in self._partitions])
         found = [self._lag(number, offsets[number], ends[self._topic, number]) for number in self._partitions]
@@ -67,7 +67,7 @@ class KafkaTrigger:
         return Scaling(active, metric)
 
     def _lag(self, number: int, offset: int, end: int) -> tuple[int, int]:
-        """Return the lag of a partition, without and with what is taken for stuck."""
+        """Return two lags of a partition: without and with a lag that counts as persistent."""
         if offset == _NONE:
             zero = self._is("scaleToZeroOnInvalidOffset")
             lag = end if self._metadata["offsetResetPolicy"] == "earliest" else 1

@@ -1,6 +1,6 @@
 """An application that reads what Kerberos users can read with the wheels of confluent-kafka.
 
-Reads the options as JSON from its standard input, and prints what it has found as JSON.
+It reads the options as JSON from its standard input, and prints its results as JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Kafka knows of a group during a run: samples, as tools take them, and afterwards every single commit."""
+"""Sample a group's offsets during a run, like tools do, and read every single commit afterwards."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _REPEATED = 3
 
 
 class GroupMonitor:
-    """Asks about once a second for the group's committed offsets and the log ends, in the background.
+    """A monitor that requests the group's committed offsets and the log ends about once a second, in the background.
 
     Attributes
     ----------
     committed : list of Committed
-        One for each partition and sample.
+        One entry for each partition and sample.
     ends : list of Ends
-        Where the logs ended.
+        The log ends, one entry for each sample.
     failures : int
-        Samples that the brokers did not answer: common while one is down.
+        The number of samples that the brokers did not answer.  Failures are common while a broker is down.
     vanished : list of str
-        What was asked and answered when offsets that had been there were not there any more.
+        The requests and answers about offsets that existed before and then were missing.
     """
 
     def __init__(self, bootstrap: str, group: str, partitions: list[tuple[str, int]], *, every_s: float = 1.0) -> None:
@@ -48,9 +48,9 @@ class GroupMonitor:
         self._seen: set[str] = set()
         self._requests = connect({"bootstrap.servers": bootstrap}, client_id="group-monitor")
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        # Deliberate: not AdminClient.list_consumer_group_offsets, which ends the process with a segmentation fault when
-        # the coordinator is not there yet (confluent-kafka 2.16.1).  Without read_committed the broker answers at once,
-        # also while a transaction is open, with what was committed before it.
+        # Deliberate: not AdminClient.list_consumer_group_offsets.  It ends the process with a segmentation fault if the
+        # coordinator is not there yet (confluent-kafka 2.16.1).  Without read_committed, the broker answers at once,
+        # also while a transaction is open.  Its answer contains the offsets committed before the transaction.
         self._asking = Consumer(
             {"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_uncommitted", "log_level": 0}
         )
@@ -69,7 +69,7 @@ class GroupMonitor:
 
     @property
     def lag(self) -> int | None:
-        """The lag of the group after the newest samples; None before there are some."""
+        """The group's lag according to the newest samples; None before the first sample."""
         if not self.ends or not self.committed:
             return None
         newest = {sample.tp: sample.offset or 0 for sample in self.committed[-len(self._partitions) :]}
@@ -91,7 +91,7 @@ class GroupMonitor:
         try:
             ends = {f"{tp.topic}-{tp.partition}": future.result().offset for tp, future in answers.items()}
         except KafkaException:
-            # After a restart of the broker the client asks with the old leader epoch until it gets new metadata.
+            # After a restart of the broker, the client sends the old leader epoch until it gets new metadata.
             self._admin.list_topics(timeout=_REQUEST_TIMEOUT_S)
             raise
         self.ends.append(Ends(asked, ends))
@@ -112,7 +112,10 @@ class GroupMonitor:
         self._seen |= {one.tp for one in sample if one.offset is not None}
 
     def _ask_again(self) -> None:
-        """Note what another client is told, several times: was it the answer, or the client?"""
+        """Record the answers to another client, several times.
+
+        They show whether the broker's answer or the first client was wrong.
+        """
         assert self._requests is not None
         partitions = [Partition(tp.topic, tp.partition) for tp in self._partitions]
         for _ in range(_REPEATED):
@@ -126,7 +129,7 @@ class GroupMonitor:
 
 
 def read_commits(bootstrap: str, group: str, topics: set[str]) -> list[Committed]:
-    """Return every commit of a group, in the order in which Kafka took them, from Kafka's own log of commits."""
+    """Read every commit of a group from Kafka's own log of commits, in the order in which Kafka accepted them."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -151,7 +154,7 @@ def read_commits(bootstrap: str, group: str, topics: set[str]) -> list[Committed
                     ended.add(message.partition() or 0)
                 elif (key := _commit_key(message.key())) is not None and key[0] == group and key[1] in topics:
                     value = message.value()
-                    # After a version of two bytes, each version of the value begins with the offset.
+                    # In every version, the value begins with its version in two bytes, followed by the offset.
                     offset = None if value is None else struct.unpack_from(">q", value, 2)[0]
                     commits.append(Committed(message.timestamp()[1] / 1000, f"{key[1]}-{key[2]}", offset))
         return commits
@@ -160,7 +163,7 @@ def read_commits(bootstrap: str, group: str, topics: set[str]) -> list[Committed
 
 
 def _commit_key(key: bytes | None) -> tuple[str, str, int] | None:
-    """Return group, topic and partition of a commit's key; None for the other records of that log."""
+    """Return the group, topic and partition of a commit's key; None for other records of that log."""
     if key is None or struct.unpack_from(">h", key)[0] > 1:
         return None
     (length,) = struct.unpack_from(">h", key, 2)

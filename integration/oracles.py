@@ -1,7 +1,7 @@
-"""Judges of a whole run: what all sinks hold, what the members said, and what Kafka had committed.
+"""Judge a whole run by the rows in all sinks, the events of the members, and the commits in Kafka.
 
-All are pure functions of what was recorded, so that each of them can be shown to bite (``tests/integration_oracles``).
-A violation is a line of text that says what broke, where, and with what evidence.
+All judges are pure functions of a recording.  ``tests/integration_oracles`` shows that each of them finds violations.
+A violation is a line of text with the broken rule, the place and the evidence.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Event = dict[str, Any]
 Produced = Mapping[tuple[str, int], int]
 
 SHOWN = 20
-"""How many violations of one kind are told one by one."""
+"""The number of violations of one kind that a report lists."""
 
-# Clocks of a broker are cut to milliseconds.
+# Brokers cut times to milliseconds.
 _CLOCK_SLACK_S = 0.01
 
 
 @dataclass(frozen=True)
 class Member:
-    """All that was recorded of one query, over its restarts."""
+    """The recording of one query, across its restarts."""
 
     name: str
     events: Sequence[Event]
@@ -35,7 +35,7 @@ class Member:
 
 
 class Committed(NamedTuple):
-    """What the group had committed at one time, or was committed then; None if there was nothing."""
+    """The group's committed offset at one time, or a commit at that time; None if there is no offset."""
 
     time: float
     tp: str
@@ -43,7 +43,7 @@ class Committed(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """An operator has set the group's offset back; at the end it was again where it had been, or beyond."""
+    """An operator's reset of the group's offset.  At ``end``, the offset was back at its old value or higher."""
 
     tp: str
     begin: float
@@ -52,16 +52,16 @@ class Reset(NamedTuple):
 
 @dataclass
 class DeliveryVerdict:
-    """Every record of a run, counted.
+    """The counts of the records of a run.
 
     Attributes
     ----------
     declared_records : int
-        How many records the members declared as possibly processed twice, whether they were or not.
+        The number of records that the members declared as possibly processed twice, including those that were not.
     duplicated : int
-        How many records were delivered more than once, in a declared range.
+        The number of records that were delivered more than once, in a declared range.
     undeclared : int
-        How many were delivered more than once, and nobody had said so.
+        The number of records that were delivered more than once, without a declaration.
     """
 
     produced: int = 0
@@ -75,7 +75,7 @@ class DeliveryVerdict:
 
 
 def memberships(events: Iterable[Event]) -> Iterator[list[Event]]:
-    """Cut the events of a query at its restarts: each process joins at most once, and leaves at its end."""
+    """Split the events of a query at its restarts.  Each process joins at most once, and leaves at its end."""
     current: list[Event] = []
     for event in events:
         if current and (event["event"] == "joined" or current[-1]["event"] == "left"):
@@ -87,10 +87,14 @@ def memberships(events: Iterable[Event]) -> Iterator[list[Event]]:
 
 
 def declared(events: Iterable[Event]) -> Iterator[tuple[str, int, int]]:
-    """Yield the ranges ``(partition, start, until)`` that may have been processed twice, as a query's events tell.
+    """Yield the ranges ``(partition, start, until)`` that may be processed twice, according to a query's events.
 
-    These are what left uncommitted (``expired``, ``lost``), what ran again although another member had it or was left
-    out because another member has it (``replayed``), and what a process that was killed had planned and not committed.
+    These are:
+
+    * ranges that left uncommitted (``expired``, ``lost``, ``logChanged``);
+    * ranges that ran again although another member had them (``replayed``);
+    * ranges that a replay left out because another member has them (``replayed``);
+    * ranges that a killed process had planned and not committed.
     """
     for membership in memberships(events):
         open_ranges: dict[str, list[tuple[int, int]]] = {}
@@ -119,7 +123,7 @@ def declared(events: Iterable[Event]) -> Iterator[tuple[str, int, int]]:
                     for tp in event["partitions"]:
                         open_ranges.pop(tp, None)
                 case "left":
-                    open_ranges.clear()  # whatever was open then was told as expired
+                    open_ranges.clear()  # `expired` has named all ranges that were open then
         for tp, ranges in open_ranges.items():
             yield from ((tp, start, until) for start, until in ranges)
 
@@ -127,16 +131,16 @@ def declared(events: Iterable[Event]) -> Iterator[tuple[str, int, int]]:
 def judge_deliveries(
     produced: Produced, members: Sequence[Member], invisible: Mapping[str, Collection[int]] = MappingProxyType({})
 ) -> DeliveryVerdict:
-    """Nothing is lost, nothing is invented, and twice is only what was declared.
+    """Count the delivered records; report lost ones, foreign ones, and repeats without a declaration.
 
     Parameters
     ----------
     produced : mapping
-        Where each log ends.
+        The end of each log.
     members : sequence of Member
         All members of the group.
     invisible : mapping
-        The offsets of each partition that no reader is given: aborted records, and the marks of transactions.
+        The offsets of each partition that no reader gets: aborted records, and transaction markers.
     """
     verdict = DeliveryVerdict(produced=sum(produced.values()) - sum(map(len, invisible.values())))
     size = {f"{topic}-{partition}": count for (topic, partition), count in produced.items()}
@@ -176,7 +180,7 @@ def judge_deliveries(
 
 
 def judge_members(members: Iterable[Member]) -> list[str]:
-    """Each membership kept to the rules of :func:`~integration.pipelines.assert_orderly`."""
+    """Return a violation for each membership that breaks a rule of :func:`~integration.pipelines.assert_orderly`."""
     problems = []
     for member in members:
         for number, membership in enumerate(memberships(member.events)):
@@ -188,7 +192,7 @@ def judge_members(members: Iterable[Member]) -> list[str]:
 
 
 def judge_rising(history: Iterable[Committed], resets: Sequence[Reset] = ()) -> list[str]:
-    """The group's committed offsets never go back, and never vanish, but while an operator has them reset."""
+    """Return a violation for each committed offset that goes back or vanishes, except during a reset."""
     highest: dict[str, Committed] = {}
     problems = []
     for now in history:
@@ -212,10 +216,17 @@ def judge_progress(
     longest_s: float,
     back: Sequence[float] = (),
 ) -> list[str]:
-    """No partition with a lag stays where it is for longer than ``longest_s``: whatever broke, somebody went on.
+    """Return a violation for each partition that has a lag and stands still for longer than ``longest_s``.
 
-    ``end_of`` tells where the log of a partition ended at a time.  Each standstill is told once.  ``back`` are the
-    times at which a cluster without any broker had one again, say: the time begins anew, nobody could go on before.
+    Each standstill gives one violation.
+
+    Parameters
+    ----------
+    end_of : callable
+        Returns the log end of a partition at a time.
+    back : sequence of float
+        Times from which queries could continue, for example when the only broker came back.  A standstill counts anew
+        from there.
     """
     moved: dict[str, Committed] = {}
     told: set[Committed] = set()
@@ -239,16 +250,17 @@ def judge_stalls(
     unknown: Collection[str] = (),
     longest_s: float = 15.0,
 ) -> list[str]:
-    """Whatever a query owns and leaves out of its batches is reported as held back.
+    """Return a violation for each partition that a query owns and leaves out of its batches without a report.
 
-    A batch takes all partitions in which there is something, for none here has a limit.  So a partition that had
-    something to read, and that a query has owned and left out of its batches for ``longest_s``, must have been reported
-    by then.  Time counts from the first batch that leaves it out: while one runs, nothing else is planned.
-    Partitions in ``unknown`` are not judged: what readers can see of them is not known while a run lasts.
+    No query here has a limit, so a batch takes all partitions that have something to read.  If a query leaves such a
+    partition out for ``longest_s``, it must have reported the partition as held back.  The time counts from the first
+    batch that leaves the partition out, because a running batch delays the next plan.
+
+    The judge skips partitions in ``unknown``: during a run, it cannot find out which of their records readers can see.
     """
     problems = []
     for member in members:
-        owned: dict[str, tuple[float, int]] = {}  # since when each is left out, and from which offset on
+        owned: dict[str, tuple[float, int]] = {}  # the time from which each is left out, and its next offset
         reported: set[str] = set()
         for event in member.events:
             time = event["time"]
@@ -265,7 +277,7 @@ def judge_stalls(
                         if tp in event["ranges"]:
                             owned[tp] = (math.inf, event["ranges"][tp][1])
                         elif end_of(tp, time - longest_s) <= offset:
-                            owned[tp] = (math.inf, offset)  # until then there was nothing to read
+                            owned[tp] = (math.inf, offset)  # there was nothing to read until then
                         elif since == math.inf:
                             owned[tp] = (time, offset)
                         elif time - since > longest_s and tp not in reported:
@@ -288,15 +300,15 @@ def judge_commits_follow_sinks(
     deliveries: Iterable[Delivery],
     invisible: Mapping[str, Collection[int]] = MappingProxyType({}),
 ) -> list[str]:
-    """At no moment is a record committed that no sink holds yet: a crash then would lose it.
+    """Return a violation for each commit of records that no sink holds yet.  A crash at that time would lose them.
 
-    What is ``invisible`` to readers need not be in a sink.
+    Records that are ``invisible`` to readers need not be in a sink.
     """
     waiting: dict[str, list[Delivery]] = {}
     for delivery in sorted(deliveries, key=lambda d: d.time, reverse=True):
         waiting.setdefault(delivery.tp, []).append(delivery)
     reached: dict[str, int] = {}
-    # Delivered, with a gap before it.
+    # Delivered ranges with a gap before them.
     ahead: dict[str, list[tuple[int, int]]] = {tp: runs(offsets) for tp, offsets in invisible.items()}
     problems = []
     for commit in sorted(commits, key=lambda c: c.time):
@@ -318,7 +330,7 @@ def judge_commits_follow_sinks(
 
 
 def _advance(reached: int, ranges: list[tuple[int, int]]) -> tuple[int, list[tuple[int, int]]]:
-    """Return how far ``reached`` gets with ``ranges``, and the ranges that are still ahead."""
+    """Advance ``reached`` through ``ranges``.  Return the new offset, and the ranges that are still ahead."""
     left = []
     for start, until in sorted(ranges):
         if start <= reached:
@@ -329,5 +341,5 @@ def _advance(reached: int, ranges: list[tuple[int, int]]) -> tuple[int, list[tup
 
 
 def told(d: Delivery) -> str:
-    """Name a delivery in a violation."""
+    """Return the name of a delivery for a violation."""
     return f"{d.member} batch {d.batch} at {d.time:.3f} {d.tp} [{d.start}, {d.until})"

@@ -1,8 +1,8 @@
-"""In which order the integration tests begin where several workers share them.
+"""The order in which the integration tests begin if several workers share them.
 
-Each worker takes whole files, so that what a file sets up is set up once.  Long files begin early: one that began last
-would leave the other workers with nothing to do.  Files that run several applications, as those of faults, begin apart
-from each other, with others between them that use the worker's own session.
+Each worker takes whole files, so that the setup of a file runs once.  Long files begin early: a long file at the end
+would leave the other workers idle.  Files that run several applications, such as the fault tests, do not begin
+together.  Between them begin files that use the worker's own session.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ FIRST = (
     "test_static_membership",
     "test_held_back",
 )
-"""The files in which a worker is busy for most of a minute or longer; ``--durations=0`` tells the times."""
+"""The files that keep a worker busy for most of a minute or longer.  ``--durations=0`` shows the times."""
 
 
 def long_ones_first(files: Iterable[str], first: Sequence[str] = FIRST) -> dict[str, int]:
-    """Return the place of each file: those of ``first`` in that order, and behind them the others as they come.
+    """Return the place of each file: the files of ``first`` in that order, and then the others in the order given.
 
     Parameters
     ----------
     files : iterable of str
-        Paths, each as often as it has tests.
+        The path of each test, so that a file with several tests occurs several times.
     """
     places = {name: place for place, name in enumerate(first)}
     different = dict.fromkeys(files)

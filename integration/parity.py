@@ -1,4 +1,4 @@
-"""Spark's own Kafka source and sink beside those of this project, in the session of the tests.
+"""Compare Spark's own Kafka source and sink with those of this project, in the session of the tests.
 
 A scenario is a function of a :class:`Run`.  It runs once with each of the two formats, on topics of its own.  A test
 compares the two results.
@@ -47,7 +47,7 @@ class Run:
         }
 
     def read(self, **options: Any) -> DataFrame:
-        """Return a batch read."""
+        """Return the DataFrame of a batch read."""
         return self.spark.read.format(self.format).options(**self.options(options)).load()
 
     def write(self, rows: DataFrame, mode: str = "append", **options: Any) -> None:
@@ -59,26 +59,26 @@ Scenario = Callable[[Run], Any]
 
 
 def with_builtin_source(spark: SparkSession) -> SparkSession:
-    """Return the session with Spark's own source and sink in it."""
+    """Add Spark's own source and sink to the session, and return it."""
     for jar in builtin_source_jars():
         spark.sql(f"ADD JAR '{jar}'")
     return spark
 
 
 def outcomes(spark: SparkSession, kafka: Kafka, scenarios: dict[str, Scenario]) -> dict[str, dict[str, Any]]:
-    """Return for each scenario and format what it returns, or the text of its error as ``{"error": text}``.
+    """Return the result of each scenario with each format, or the text of its error as ``{"error": text}``.
 
-    Several run at a time, because most of what a small query takes is waiting.
+    Several scenarios run at a time, because small queries spend most of their time waiting.
     """
 
     def outcome(scenario: Scenario, name: str) -> Any:
         try:
             return scenario(Run(spark, kafka, name))
-        except Exception as problem:  # compared
+        except Exception as problem:  # the tests compare errors
             return {"error": str(problem)}
 
     def activate() -> None:
-        """Make the session that of this thread, and let the JVM's thread find the jars: Spark looks for both there."""
+        """Set the session in this thread, and the jars in its JVM thread.  Spark looks for both there."""
         spark.createDataFrame([], "value STRING")
         with_builtin_source(spark)
 

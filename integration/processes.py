@@ -1,4 +1,4 @@
-"""The processes of a Spark application: what a fault is done to."""
+"""The processes of a Spark application, to which faults send signals."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import psutil
 
 
 class Part(Enum):
-    """What a process of an application is."""
+    """The role of a process in an application."""
 
     DRIVER = "driver"  # the user's Python
     JVM = "jvm"
     SOURCE = "source"  # where the group's member lives
-    WORKER = "worker"  # executors' Python, planning, and whatever else
-    WATCHER = "watcher"  # waits for a source process, where a run needs to know how each one ends
+    WORKER = "worker"  # executors' Python, planning, and everything else
+    WATCHER = "watcher"  # waits for a source process, if a run records how each one ends
 
 
 class Process(NamedTuple):
@@ -37,7 +37,7 @@ def session(leader: int) -> list[Process]:
     found = []
     for pid in psutil.pids():
         with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):  # it has ended meanwhile
-            # psutil knows no sessions, and of a zombie no command line: it counts as ended.
+            # psutil has no sessions, and no command line for a zombie.  So a zombie counts as ended.
             if os.getsid(pid) == leader:
                 found.append(Process(pid, _part(pid, leader, " ".join(psutil.Process(pid).cmdline()))))
     return found
@@ -56,19 +56,19 @@ def _part(pid: int, leader: int, command: str) -> Part:
 
 
 def send(number: signal.Signals, processes: list[Process]) -> None:
-    """Send a signal to processes; one that has ended meanwhile does not mind."""
+    """Send a signal to processes, and ignore those that have ended meanwhile."""
     kill(number, [process.pid for process in processes])
 
 
 def kill(number: signal.Signals, pids: Iterable[int]) -> None:
-    """Send a signal to processes by their ids; one that has ended meanwhile does not mind."""
+    """Send a signal to processes by their ids, and ignore those that have ended meanwhile."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def alive(pids: Iterable[int]) -> list[int]:
-    """Return those that run; a zombie does not."""
+    """Return the ids of the processes that still run.  A zombie does not run."""
     found = []
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -35,27 +35,27 @@ from pyspark_kafka_group.testing import LocalKafka
 TOPIC = "planned"
 GROUP = "planned"
 
-# What a machine that is busy with something else may add to any pause.
+# A machine that is busy with other work may add this much to any pause.
 _BUSY_MACHINE_S = 5.0
 _LONGEST_STANDSTILL_S = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rebalances:
-    """What to run.
+    """The settings of a run.
 
     Attributes
     ----------
     count : int
-        How many joins and leaves.
+        The number of joins and leaves.
     fewest, most : int
-        Between how many members there are.
+        The smallest and the largest number of members.
     trigger_ms : int
-        The time between two batches; 0 is back to back.
+        The time between two batches.  With 0, batches have no pause between them.
     folder : Path or None
-        Where event logs and checkpoints stay; None: a temporary folder.
+        The folder that keeps event logs and checkpoints.  None means a temporary folder.
     database : str or None
-        A PostgreSQL database whose tables with and without an offset table get every batch, too.
+        A PostgreSQL database.  Its tables with and without an offset table also get every batch.
     """
 
     count: int = 100
@@ -72,7 +72,7 @@ class Rebalances:
 
 @dataclass
 class DatabasePipeline(Pipeline):
-    """A query whose sink writes each batch to the database, too."""
+    """A query whose sink also writes each batch to the database."""
 
     sink: DatabaseSink | None = None
 
@@ -83,7 +83,7 @@ class DatabasePipeline(Pipeline):
 
 
 class Members:
-    """The queries that are members of the group now, and those that were."""
+    """The present and former members of the group."""
 
     def __init__(self, plan: Rebalances, spark: SparkSession, bootstrap: str, folder: Path) -> None:
         self.problems: list[str] = []
@@ -105,7 +105,7 @@ class Members:
         return len(self._active)
 
     def join(self, draw: random.Random) -> str:
-        """Let a query join that is not a member, and wait until the partitions are shared and it has written rows."""
+        """Start a query that is not a member.  Wait until the members share the partitions and it has written rows."""
         one = draw.choice([one for one in self._all if one not in self._active])
         had = len(one.rows)
         self._start(one)
@@ -125,23 +125,23 @@ class Members:
         return f"{one.name} leaves"
 
     def stop(self) -> None:
-        """Stop all that are left, cleanly."""
+        """Stop all remaining members cleanly."""
         while self._active:
             one = self._active.pop()
             if one.query is not None and not pyspark_kafka_group.stop(one.query):
                 self.problems.append(f"{one.name} was not stopped between two batches at the end")
 
     def kill(self) -> None:
-        """Stop whatever runs."""
+        """Stop all queries that run."""
         for one in self._all:
             one.stop()
 
     def recorded(self) -> list[Member]:
-        """Return what all of them have written and said."""
+        """Return the rows and events of all queries."""
         return [Member(one.name, one.events(), list(_deliveries(one))) for one in self._all]
 
     def _start(self, one: Pipeline) -> None:
-        """Start a query, again if the machine was too busy: Spark gives a Python process 10 s to come up."""
+        """Start a query.  Retry if the machine was too busy: Spark gives a Python process 10 s to start."""
         memberships = len(one.events("joined"))
         for _ in range(3):
             query = one.start(processingTime=f"{self._plan.trigger_ms} milliseconds").query
@@ -196,7 +196,7 @@ def run(plan: Rebalances, spark: SparkSession, tell: Callable[[str], None] = pri
                         what = (members.join if joins else members.leave)(draw)
                         windows.append(Window(since, time.time()))
                         tell(f"{time.time() - begin:7.1f} s  rebalance {number + 1}: {what}, {len(members)} members")
-                        time.sleep(draw.uniform(0.0, 1.0))  # anywhere in a batch
+                        time.sleep(draw.uniform(0.0, 1.0))  # next: anywhere in a batch
                     stream.close()
                     wait_for(lambda: monitor.lag == 0, "lag 0")
                     members.stop()
@@ -245,7 +245,7 @@ def run(plan: Rebalances, spark: SparkSession, tell: Callable[[str], None] = pri
 
 
 def _judged_rows(database: str, produced: int, report: Report) -> dict[str, int]:
-    """Return how many rows there are in both tables, and note in the report if not every record is there once."""
+    """Return the number of rows in both tables.  Add a violation unless the first has each record exactly once."""
     found, different, total = rows_of(database, WITH_TABLE)
     if (found, different, total) != (produced, produced, produced * (produced - 1) // 2):
         report["violations"].append(f"{produced} records, but {found} rows of {different} records, sum {total}")
@@ -268,7 +268,7 @@ def _deliveries(one: Pipeline) -> Iterator[Delivery]:
 
 @contextmanager
 def session() -> Iterator[SparkSession]:
-    """Yield a session of this process's own."""
+    """Yield a Spark session for this process."""
     found = (
         SparkSession.builder.master("local[4]")
         .appName("rebalances")

@@ -1,4 +1,4 @@
-"""From what a run has recorded to its report: figures and violations as JSON, and the same as a table for people."""
+"""Make the report of a run from its recording: figures and violations, as JSON and as a table for people."""
 
 from __future__ import annotations
 
@@ -32,34 +32,36 @@ Report = dict[str, Any]
 
 @dataclass
 class Recording:
-    """All that was recorded of a run.
+    """The recording of a run.
 
     Attributes
     ----------
     ends_of_logs : mapping
-        Where Kafka says that the logs ended when the producer had stopped.
+        The log ends according to Kafka, after the producer had stopped.
     samples : list of Committed
-        The committed offsets as tools see them.
+        The committed offsets that tools get.
     commits : list of Committed
-        Every commit, from Kafka's own log of them.
+        Every commit, from Kafka's own log of commits.
     disturbed : list of Window
-        When pauses have a cause that is not a rebalance.
+        The times in which pauses have a cause other than a rebalance.
     back : list of float
-        When somebody could go on again after a fault that had stopped all: of the only broker, say.
+        The times from which queries could continue after a fault that stopped them all, such as the loss of the only
+        broker.
     resets : list of Reset
-        What was done to the group's offsets.
+        The resets of the group's offsets.
     transactions : Transactions
-        What the producer of transactions knows of its records.
+        The records of transactions, according to their producer.
     visible : mapping
-        What a plain consumer finds of them; empty for topics without transactions, where each record is visible.
+        The offsets that a plain consumer gets of topics with transactions.  Other topics are absent, because each of
+        their records is visible.
     longest_standstill_s : float
-        How long a partition with a lag may stay where it is, from then on.
+        How long a partition with a lag may stand still.
     ready : float
-        From when on that counts: Spark's first batches take long on a busy machine.
+        The time from which this limit applies.  Spark's first batches take long on a busy machine.
     planned_only : bool
-        Whether nothing was broken on purpose: then nothing may be processed twice, and Burrow must stay calm.
+        Whether the run has no faults.  Without faults, no record may be processed twice, and Burrow may raise no alarm.
     problems : list of str
-        Violations that were seen while it ran.
+        The violations found during the run.
     """
 
     produced: Produced
@@ -80,13 +82,13 @@ class Recording:
 
     @property
     def invisible(self) -> Offsets:
-        """The offsets that no reader is given, of the topics with transactions."""
+        """The offsets of topics with transactions that no reader gets."""
         ends = {f"{topic}-{number}": end for (topic, number), end in self.produced.items()}
         return {tp: frozenset(range(ends[tp])) - offsets for tp, offsets in self.visible.items()}
 
 
 def judge(recording: Recording) -> Report:
-    """Return the figures of a run, with all violations."""
+    """Return the figures and the violations of a run."""
     invisible = recording.invisible
     verdict = judge_deliveries(recording.produced, recording.members, invisible)
     deliveries = [d for member in recording.members for d in member.deliveries]
@@ -161,13 +163,13 @@ def judge(recording: Recording) -> Report:
 
 
 def _end_of(ends: Sequence[Ends], tp: str, time: float) -> int:
-    """Return where a log ended in the last sample before a time; 0 before the first one."""
+    """Return the log end of a partition in the last sample before ``time``, or 0 before the first sample."""
     at = bisect.bisect_right(ends, time, key=lambda sample: sample.time)
     return ends[at - 1].ends.get(tp, 0) if at else 0
 
 
 def figures_of(moves: Sequence[HandOver]) -> Report:
-    """Return how long hand-overs took, raw and net, and where the time went."""
+    """Return how long hand-overs took, raw and net, and how long each step took."""
     took: dict[str, list[float]] = {}
     for move in moves:
         before = 0.0

@@ -1,7 +1,13 @@
-"""An application that does whatever can be done with secured brokers, logs on, for a search of what it leaves.
+"""An application that uses secured brokers in every way, with full logs.  A test then searches its traces for secrets.
 
-Reads JSON from its standard input, so that no secret stands in a file or on its command line: ``folder``, where all
-goes; ``works``, by name the options of a connection; ``fails``, the same of connections that cannot work; ``topic``.
+The application reads JSON from its standard input, so that no file and no command line contains a secret:
+
+* ``folder``: the folder for all files;
+* ``secrets``: the secrets, by name;
+* ``works``: the options of each connection that works, by name;
+* ``fails``: the options of each connection that cannot work, by name;
+* ``topic``: the topic to read.
+
 Spark's executor is a process of its own.
 """
 
@@ -45,7 +51,7 @@ ANSWERS = ("environment", QUERIES, "jobs", "stages?details=true", "executors")
 def main() -> None:
     config = json.load(sys.stdin)
     logging.basicConfig(level=logging.INFO)
-    # Deliberate: not py4j's.  It logs each call of the user's Python with its arguments, whatever they are.
+    # Deliberate: not also py4j's logger.  It logs all arguments of each call of the user's Python.
     logging.getLogger("pyspark_kafka_group").setLevel(logging.DEBUG)
     run = Run(Path(config["folder"]), config["topic"], Leaks(config["secrets"]))
 
@@ -53,7 +59,7 @@ def main() -> None:
         for name, options in config["fails"].items():
             run.failures(name, options)
 
-    # Side by side: what fails waits most of the time until it does.
+    # In parallel, because connections that fail spend most of their time waiting.
     with ThreadPoolExecutor(1) as beside:
         failing = beside.submit(do_what_fails)
         for name, options in config["works"].items():
@@ -65,7 +71,7 @@ def main() -> None:
 
 
 def session(folder: Path) -> SparkSession:
-    """Return a session that writes all it can into the folder."""
+    """Return a session that writes as much as possible into the folder."""
     home = folder / "home"
     home.mkdir()
     for part in Path(pyspark.__file__).parent.iterdir():
@@ -101,11 +107,11 @@ class Run:
     Parameters
     ----------
     folder : Path
-        Where everything goes.
+        The folder for all files.
     topic : str
-        What is read.
+        The topic to read.
     leaks : Leaks
-        Looks for secrets while the run goes on.
+        Searches for secrets during the run.
     """
 
     def __init__(self, folder: Path, topic: str, leaks: Leaks) -> None:
@@ -154,7 +160,7 @@ class Run:
                 **_connection(options)
             ).options(**{"topic": "copies", "kafka.message.timeout.ms": "3000"}).mode("append").save()
         with _failing(f"{name} stream"):
-            # Deliberate: not so long for the one that waits for its brokers.
+            # Deliberate: a shorter wait for the query that waits for unreachable brokers.
             patience_s = 8 if name == "unreachable" else PATIENCE_S
             self._stream(f"fails-{name}", options, lambda frame: frame.writeStream.format("noop"), patience_s)
 
@@ -199,7 +205,7 @@ class Run:
             query.stop()
 
     def look_around(self) -> None:
-        """Save what Spark's web server shows, and look at what is not there for long."""
+        """Save the pages of Spark's web server.  Search command lines and new files, which may soon be gone."""
         base = self.spark.sparkContext.uiWebUrl
         assert base is not None
         application = f"{base}/api/v1/applications/{self.spark.sparkContext.applicationId}"
@@ -226,7 +232,7 @@ def _show(frame: DataFrame) -> None:
 
 
 def _tell(line: str) -> None:
-    """Print a line that is looked for, whatever another thread prints."""
+    """Print a separate line for the test, even while another thread prints."""
     print(f"\n{line}\n", end="", flush=True)
 
 
@@ -237,7 +243,7 @@ def _explain(batch: DataFrame, _: int) -> None:
 
 @contextlib.contextmanager
 def _failing(what: str) -> Iterator[None]:
-    """Print an error as fully as it can be."""
+    """Print an error with all its details."""
     try:
         yield
     except Exception as problem:

@@ -1,4 +1,4 @@
-"""Looks for secrets in what a run has left behind: files, whatever is in them, and the command lines of processes."""
+"""Search for secrets in the traces of a run: in all its files, and in the command lines of processes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from urllib.parse import quote
 
 _LONGEST_SHOWN = 60
 
-# Of what was looked into before, as much is read again: longer than a secret in any form, which may lie across.
+# The search reads this much of the searched part again, because a secret may lie across its end.  No secret is longer,
+# in any form.
 _END = 512
 
 
 class Leaks:
-    """Looks for secrets as they are, in base64, in hexadecimal, and as a part of a URL.
+    """A search for secrets as plain text, in base64, in hexadecimal, and as a part of a URL.
 
     Parameters
     ----------
     secrets : mapping of str to str
-        What each is called in what is found.
+        The secrets by name.  Results contain only the names.
     """
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
@@ -32,7 +33,7 @@ class Leaks:
         self._looked_into: dict[Path, _Seen] = {}
 
     def in_bytes(self, content: bytes, where: str) -> list[str]:
-        """Return what was found, each with what is around it, and without the secret."""
+        """Return each finding: the place, the name of the secret, and the text before it, without the secret."""
         found = []
         for name, form in self._forms:
             at = content.find(form)
@@ -42,13 +43,13 @@ class Leaks:
         return found
 
     def in_folder(self, folder: Path) -> list[str]:
-        """Look into all files below ``folder``; into those that are compressed, too."""
+        """Search all files below ``folder``, including the content of compressed files."""
         return [leak for where, content in contents(folder) for leak in self.in_bytes(content, where)]
 
     def in_what_is_new(self, folder: Path) -> list[str]:
-        """Look into the files below ``folder`` that are new or have changed since the last call; nothing is unpacked.
+        """Search the files below ``folder`` that are new or have changed since the last call, without unpacking them.
 
-        Of one that only has more at its end, as a log, what was there before is passed over.
+        If a file has only grown, like a log, skip the part that an earlier call has searched.
         """
         found = []
         for file in _files(folder):
@@ -74,7 +75,7 @@ class Leaks:
         return found
 
     def in_command_lines(self) -> list[str]:
-        """Look at the command line of every process there is."""
+        """Search the command lines of all processes."""
         found = []
         for file in Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -86,7 +87,7 @@ class Leaks:
 
 
 class _Seen(NamedTuple):
-    """What a file was when it was looked into: inode, size and time of change, how much was read, and its end."""
+    """The state of a file when it was searched: inode, size and time of change, the searched size, and its end."""
 
     state: tuple[int, int, int] = (0, 0, 0)
     size: int = 0
@@ -101,7 +102,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def contents(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield what is in each file: its path, and the content, unpacked."""
+    """Yield the path and content of each file.  For a compressed file, also yield the unpacked content."""
     for file in _files(folder):
         try:
             content = file.read_bytes()
@@ -122,6 +123,6 @@ def _forms(secret: str) -> Iterable[bytes]:
     yield quote(secret, safe="").encode()
     yield plain.hex().encode()
     yield plain.decode().encode("utf-16-le")
-    for shift in range(3):  # base64 of a text that has the secret in it, wherever it begins
+    for shift in range(3):  # base64 of a text that contains the secret at any position
         encoded = base64.b64encode(b"\0" * shift + plain)
         yield encoded[4 if shift else 0 : len(plain) // 3 * 4]

@@ -1,7 +1,7 @@
-"""The package as users ship it to a cluster where it is not installed: a packed environment, or a zip of modules.
+"""Pack the package like users who ship it to a cluster without it: as an environment, or as a zip of modules.
 
-What it depends on is taken from this Python's packages, so nothing is downloaded.  This package itself is not found
-there: it is linked there by a ``.pth`` file, which Python reads only in folders of its own.
+The dependencies come from this Python's packages, so nothing is downloaded.  A ``.pth`` file links this package there.
+Python reads such files only in its own folders, so the new environment does not find this package.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _PACKAGE = Path(pyspark_kafka_group.__file__).parent
 
 
 def bare_environment(folder: Path) -> Path:
-    """Make a virtual environment with everything but this package; return its Python."""
+    """Make a virtual environment with everything except this package, and return its Python."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--symlinks", str(folder)], check=True)
     (_packages(folder) / "dependencies.pth").write_text(sysconfig.get_path("platlib"))
     return folder / "bin" / "python"
 
 
 def packed_environment(folder: Path) -> Path:
-    """Make an environment with this package, and return it as an archive, laid out as ``venv-pack`` does."""
+    """Make an environment with this package, and return it as an archive in the layout of ``venv-pack``."""
     home = folder / "packed"
     bare_environment(home)
     shutil.copytree(_PACKAGE, _packages(home) / _PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -35,7 +35,7 @@ def packed_environment(folder: Path) -> Path:
 
 
 def zipped_package(folder: Path) -> Path:
-    """Return the modules of this package as a zip, for ``--py-files``: nothing can load the C library from there."""
+    """Return the modules of this package as a zip for ``--py-files``.  Python cannot load the C library from a zip."""
     home = folder / "zipped"
     shutil.copytree(_PACKAGE, home / _PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     archive = shutil.make_archive(str(folder / _PACKAGE.name), "zip", home)

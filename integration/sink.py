@@ -1,7 +1,7 @@
-"""A sink as Spark's contract asks for: each batch is written once, under its id, however often it is run.
+"""A sink as Spark's contract requires: it writes each batch once, under its id, however often the batch runs.
 
-A batch is one file named by its id, written beside and renamed.  A batch whose file exists is skipped, even if the
-replay would read something else: the harsher rule, because what a replay adds is never written then.
+The sink writes a batch into a temporary file, and renames that file to the batch's id.  It skips a batch whose file
+exists, even if the replay reads other records.  This rule is strict: the sink never writes records that a replay adds.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Delivery(NamedTuple):
 
 
 def runs(offsets: Iterable[int]) -> list[tuple[int, int]]:
-    """Return ``offsets`` as ``[start, until)`` ranges; an offset that comes twice is in two of them."""
+    """Return ``offsets`` as ``[start, until)`` ranges; an offset that occurs twice is in two ranges."""
     return in_order(sorted(offsets))
 
 
 def in_order(offsets: Iterable[int]) -> list[tuple[int, int]]:
-    """Return ``offsets`` as ``[start, until)`` ranges in the order in which they came; none is put right."""
+    """Return ``offsets`` as ``[start, until)`` ranges in the order in which they came, without sorting."""
     found: list[tuple[int, int]] = []
     for offset in offsets:
         if found and found[-1][1] == offset:
@@ -48,14 +48,14 @@ def in_order(offsets: Iterable[int]) -> list[tuple[int, int]]:
 
 
 class BatchFolder:
-    """The batches that one query has written, over all its restarts.
+    """The batches that one query has written, across all its restarts.
 
     Parameters
     ----------
     folder : Path
-        One file per batch.
+        The folder with one file for each batch.
     member : str
-        Names the query in what is read back.
+        The name of the query in the deliveries.
     """
 
     def __init__(self, folder: Path, member: str = "") -> None:
@@ -64,7 +64,7 @@ class BatchFolder:
         self._read: dict[str, list[Delivery]] = {}
 
     def has(self, batch: int) -> bool:
-        """Whether the batch was written before."""
+        """Return whether the batch was written before."""
         return self._file(batch).exists()
 
     def write(self, batch: int, rows: Iterable[tuple[str, int, int]]) -> None:
@@ -79,9 +79,9 @@ class BatchFolder:
         unfinished.rename(self._file(batch))
 
     def read(self) -> list[Delivery]:
-        """Return everything that was written, by batch."""
+        """Return all deliveries, ordered by batch."""
         for file in self._folder.glob("*.json") if self._folder.exists() else ():
-            if file.name not in self._read:  # written once: what was read before stays true
+            if file.name not in self._read:  # a file never changes
                 content = json.loads(file.read_text())
                 self._read[file.name] = [
                     Delivery(self._member, content["time"], int(file.stem), *run) for run in content["runs"]

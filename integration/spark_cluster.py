@@ -1,7 +1,7 @@
 """A standalone Spark cluster on this machine: master and workers as processes of their own, on loopback.
 
-All of it comes with PySpark's package.  Each process leads a session of its own, so what a worker has started, the
-executors and their Python workers, is found by its session.
+PySpark's package contains all programs.  Each process leads a session of its own.  Tests find the executors and Python
+workers of a Spark worker by its session.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 
 _HOST = "127.0.0.1"
 
-# Starts sooner, and takes less, than what Java chooses by itself.
+# With these options, a JVM starts sooner and needs less than with Java's defaults.
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 _ANY_WEB_PORT = ("--webui-port", "0")
@@ -39,14 +39,14 @@ _DAEMON = "pyspark.daemon"
 
 
 def spark_environment(folder: Path, python: str = sys.executable) -> dict[str, str]:
-    """Return the environment of everything of Spark: loopback only, and this Spark."""
+    """Return the environment for all processes of Spark: loopback only, and the Spark of this PySpark."""
     return {
         **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))},
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": _HOST,
         "SPARK_LOCAL_DIRS": str(folder),
         "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
-        # A stream is not to be ended by its master because executors could not start ten times in a row.
+        # By default, the master ends an application whose executors fail to start ten times in a row.
         "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1",
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -54,7 +54,7 @@ def spark_environment(folder: Path, python: str = sys.executable) -> dict[str, s
 
 
 class Executor(NamedTuple):
-    """A running executor: its JVM, the daemon that forks its Python workers, these, and the id of its application."""
+    """A running executor: its JVM, the daemons that fork its Python workers, these workers, and its application."""
 
     jvm: int
     daemons: list[int]
@@ -71,7 +71,7 @@ class Running(NamedTuple):
 
 
 def executors_of(processes: Sequence[Running]) -> list[Executor]:
-    """Find the executors among processes, and what belongs to each, oldest first."""
+    """Return the executors among these processes, each with its Python processes, oldest first."""
     found = []
     for jvm in sorted(one for one in processes if _EXECUTOR in one.command):
         daemons = [one.pid for one in processes if one.parent == jvm.pid and _DAEMON in one.command]
@@ -87,13 +87,13 @@ class Daemon:
     Parameters
     ----------
     name : str
-        Names its log.
+        The name of its log.
     command : sequence of str
-        A program of Spark's, and its arguments.
+        A program of Spark, and its arguments.
     folder : Path
-        Holds its log and its files.
+        The folder for its log and its files.
     memory : str
-        Of its heap.
+        The size of its heap.
     """
 
     def __init__(self, name: str, command: Sequence[str], folder: Path, memory: str = "192m") -> None:
@@ -113,7 +113,7 @@ class Daemon:
             )
 
     def wait_for_line(self, pattern: str) -> str:
-        """Wait until the log has a line like this; return what its group matches."""
+        """Wait until the log contains a line with ``pattern``, and return the text that its group matches."""
 
         def found() -> str | None:
             text = self.log.read_text(errors="replace")
@@ -137,21 +137,21 @@ class Daemon:
         return executors_of(found)
 
     def kill(self) -> None:
-        """Kill the daemon alone, as a crash does: what it has started must notice by itself."""
+        """Kill the daemon alone, like a crash.  The processes that it has started must notice that without help."""
         self._process.kill()
         self._process.wait()
 
     def again(self) -> Daemon:
-        """Start it again, with a log of its own."""
+        """Start the daemon again, with a new log."""
         return Daemon(self.name, *self._made_of)
 
     def destroy(self) -> None:
-        """Kill the daemon and all that it has started, as a power cut does."""
+        """Kill the daemon and all processes that it has started, like a power cut."""
         wait_for(lambda: not self._kill_all(), f"the processes of {self.name} are gone")
         self._process.wait()
 
     def close(self) -> None:
-        """End the daemon, and whatever its session still has."""
+        """Stop the daemon and all remaining processes of its session."""
         for number in (signal.SIGCONT, signal.SIGTERM):
             send(number, self.processes())
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -170,14 +170,14 @@ class SparkCluster:
     Parameters
     ----------
     folder : Path
-        Holds logs and what the workers unpack.
+        The folder for logs, and for the files that workers unpack.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.workers: list[Daemon] = []
         self._closed = False
-        self._lock = threading.Lock()  # held while a worker is started again: none may outlive close()
+        self._lock = threading.Lock()  # held while a worker restarts, so that none outlives close()
         self._master = Daemon(
             "master",
             ["spark-class", "org.apache.spark.deploy.master.Master", "--host", _HOST, "--port", "0", *_ANY_WEB_PORT],
@@ -190,9 +190,10 @@ class SparkCluster:
             raise
 
     def add_worker(self, cores: int = 1, memory: str = "2g") -> Daemon:
-        """Start one more worker, and wait until it is registered; ``cores`` and ``memory`` are for its executors.
+        """Start one more worker, and wait until it is registered.
 
-        Each has a loopback address of its own: Spark runs no copy of a slow task on the host of the slow one.
+        Its executors share ``cores`` and ``memory``.  Each worker has a loopback address of its own, because Spark
+        never runs a copy of a slow task on the same host.
         """
         number = len(self.workers) + 1
         name = f"worker-{number}"
@@ -206,7 +207,7 @@ class SparkCluster:
         return worker
 
     def restart(self, worker: Daemon) -> Daemon:
-        """Start a dead worker again, at its address; a log of its own tells of its new life."""
+        """Start a dead worker again at its address, with a new log."""
         with self._lock:
             if self._closed:
                 return worker
@@ -219,11 +220,11 @@ class SparkCluster:
         return [executor for worker in self.workers for executor in worker.executors()]
 
     def worker_logs(self) -> list[str]:
-        """Return what every worker has logged, in each of its lives."""
+        """Return the logs of all workers, one for each start of a worker."""
         return [log.read_text(errors="replace") for log in self.folder.glob("worker-*.log")]
 
     def close(self) -> None:
-        """End everything; nothing is started any more."""
+        """Stop all daemons, and restart no worker after that."""
         with self._lock:
             self._closed = True
         for daemon in [*self.workers, self._master]:
@@ -231,7 +232,7 @@ class SparkCluster:
 
 
 def connect_server(folder: Path, *settings: str) -> Daemon:
-    """Start a server of Spark Connect, with two cores of its own, as ``start-connect-server.sh`` does."""
+    """Start a server of Spark Connect with two cores of its own, like ``start-connect-server.sh``."""
     chosen = [
         *("spark.connect.grpc.binding.address=127.0.0.1", "spark.connect.grpc.binding.port=0"),
         *("spark.driver.host=127.0.0.1", "spark.ui.enabled=false", f"spark.driver.extraJavaOptions={JAVA_OPTIONS}"),
@@ -239,7 +240,7 @@ def connect_server(folder: Path, *settings: str) -> Daemon:
     ]
     command = ["spark-submit", "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     command += ["--master", "local[2]", *(word for setting in chosen for word in ("--conf", setting))]
-    return Daemon("connect", command, folder, memory="768m")  # to spark-submit it is a daemon, too
+    return Daemon("connect", command, folder, memory="768m")  # spark-submit also treats it as a daemon
 
 
 class SubmittedApplication(Application):
@@ -248,15 +249,15 @@ class SubmittedApplication(Application):
     Parameters
     ----------
     cluster : SparkCluster
-        Where its executors run.
+        The cluster that runs its executors.
     folder, name, options
         See :class:`Application`.
     submit : sequence of str
-        Arguments of ``spark-submit``: how the package is shipped, and settings.
+        Arguments of ``spark-submit``: settings, and how to ship the package.
     python : str
-        What Spark starts its Python processes with, on the driver's machine and on the workers'.
+        The program with which Spark starts its Python processes, on the driver's machine and on the workers.
     path : sequence of Path
-        What the driver's machine has in ``PYTHONPATH`` besides the tests.
+        The folders in ``PYTHONPATH`` on the driver's machine, besides the tests.
     """
 
     def __init__(
@@ -289,7 +290,7 @@ class SubmittedApplication(Application):
         return [str(SPARK_HOME / "bin" / "spark-submit"), *self._submit, str(program), str(self.config)]
 
     def environment(self) -> dict[str, str]:
-        # Of the driver's own Python, not of the executors': there is nothing of the tests.
+        # Only the driver's Python gets PYTHONPATH.  The executors have no files of the tests.
         path = os.pathsep.join(map(str, [*self._path, Path(__file__).parents[1]]))
         return spark_environment(self._folder, self._python) | {"PYTHONPATH": path}
 
@@ -298,5 +299,5 @@ class SubmittedApplication(Application):
         return self._folder
 
     def begin_stop(self) -> None:
-        """Ask it to stop: what spark-submit starts has no standard input."""
+        """Ask the application to stop, with a file: under spark-submit it has no standard input."""
         self._stop_file.touch()

@@ -1,4 +1,4 @@
-"""pytest fixtures for tests that run queries: a Spark session, a database, and queries that are stopped in any case."""
+"""pytest fixtures for tests that run queries: a Spark session, a database, and queries that always stop at the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyspark_kafka_group.testing import Kafka
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Yield a local session; the format is found by itself, nothing is registered."""
+    """Yield a local session.  Spark finds the format without a registration."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     session = (
@@ -28,7 +28,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "1")
-        # By default Spark asks again 10 ms after it has found nothing new.  Queries of four workers share two cores.
+        # By default, Spark polls again 10 ms after it has found no data.  The queries of four workers share two cores.
         .config("spark.sql.streaming.pollingDelay", "50")
         .getOrCreate()
     )
@@ -39,8 +39,8 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """Yield the URL of a PostgreSQL."""
-    # Deliberate: not at the top.  Not every environment of `make compatibility` has psycopg.
+    """Yield the URL of a PostgreSQL database."""
+    # Deliberate: not at the top, because not every environment of `make compatibility` has psycopg.
     from integration.postgres import postgres_from_environment
 
     with postgres_from_environment() as url:
@@ -49,7 +49,7 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture
 def url(postgres: str) -> Iterator[str]:
-    """Yield the URL of a schema of the test's own."""
+    """Yield the URL of a new schema for the test."""
     from integration.postgres import new_schema
 
     with new_schema(postgres) as found:
@@ -57,18 +57,18 @@ def url(postgres: str) -> Iterator[str]:
 
 
 either_protocol = pytest.mark.parametrize("protocol", ["consumer"], indirect=True)
-"""For tests of what does not depend on the group protocol: one run is enough."""
+"""Mark a test that does not depend on the group protocol: one run is enough."""
 
 
 @pytest.fixture(params=["classic", "consumer"])
 def protocol(request: pytest.FixtureRequest) -> str:
-    """Return the group protocol: tests run under both, except for :data:`either_protocol`."""
+    """Return the group protocol.  Tests run under both, except those with :data:`either_protocol`."""
     return str(request.param)
 
 
 @pytest.fixture
 def group() -> str:
-    """Return a group of the test's own."""
+    """Return the name of a new group for the test."""
     return f"group-{uuid.uuid4().hex[:8]}"
 
 
@@ -85,7 +85,7 @@ def options(kafka: Kafka, group: str, protocol: str) -> dict[str, str]:
 
 @pytest.fixture
 def pipeline(spark: SparkSession, tmp_path: Path, options: dict[str, str]) -> Iterator[Callable[..., Pipeline]]:
-    """Yield a maker of pipelines: ``pipeline(topic, name=..., **options)``; keys of options as Spark takes them."""
+    """Yield a function that makes pipelines: ``pipeline(topic, name=..., **options)``, with option names of Spark."""
     made: list[Pipeline] = []
 
     def make(topics: str | None, *, name: str = "query", **more: Any) -> Pipeline:
@@ -102,7 +102,10 @@ def pipeline(spark: SparkSession, tmp_path: Path, options: dict[str, str]) -> It
 
 @pytest.fixture
 def application(tmp_path: Path, options: dict[str, str]) -> Iterator[Callable[..., Application]]:
-    """Yield a maker of applications, ``application(topics, name, trigger=..., **options)``; none survives the test."""
+    """Yield a function that makes applications: ``application(topics, name, trigger=..., **options)``.
+
+    No application survives the test.
+    """
     made: list[Application] = []
 
     def make(topics: str, name: str, *, trigger: str = BATCHES_APART, **more: str) -> Application:

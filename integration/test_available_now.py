@@ -1,4 +1,4 @@
-"""Runs with `availableNow` in company: each reads its share, and all of it together is everything."""
+"""Several runs with `availableNow` share a group: each reads its share, and together they read everything."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Pipelines = Callable[..., Pipeline]
 
 
 def ended(query: Pipeline) -> None:
-    """Wait until a run has ended by itself."""
+    """Wait until a run has read everything and ended."""
     assert query.started.awaitTermination(int(PATIENCE_S)), f"{query.name} does not end"
 
 
 def test_two_runs_that_begin_together_read_everything(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Regression: a cooperative join begins with an empty assignment, which was taken for nothing to read."""
+    """Regression: a cooperative join begins with an empty assignment.  A run then ended as if there was no data."""
     name = topic(4)
     produce(kafka.bootstrap_servers, name, dict.fromkeys(range(4), 50))
     for _ in range(2):
@@ -39,7 +39,7 @@ def test_two_runs_that_begin_together_read_everything(
 def test_run_beside_a_busy_member_reads_its_share(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Regression: it ended at once with nothing, the first time as well as after a restart."""
+    """Regression: the run ended at once and read nothing, at its first start and after a restart."""
     name = topic(4)
     produce(kafka.bootstrap_servers, name, dict.fromkeys(range(4), 15))
     busy = pipeline(name, name="busy", maxOffsetsPerTrigger=4, before_batch=lambda _: time.sleep(2.0)).start()

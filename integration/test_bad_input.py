@@ -1,4 +1,4 @@
-"""Bad input gets a clear error that names the option and the remedy."""
+"""The error for bad input is clear: it names the option and the remedy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Pipelines = Callable[..., Pipeline]
 
 @pytest.fixture
 def protocol() -> str:
-    """One protocol is enough here: no query gets as far as the group."""
+    """Return one protocol only: no query here reaches the group."""
     return "classic"
 
 
@@ -91,6 +91,6 @@ def test_a_schema_of_the_users_own_is_refused(
 
 
 def test_a_stream_without_a_group_is_told_when_it_starts(pipeline: Pipelines, options: dict[str, str]) -> None:
-    """Until then it might be a batch read."""
+    """Before the start, `load()` could still belong to a batch read, which needs no group."""
     del options["kafka.group.id"]
     assert "Option 'kafka.group.id': it is missing." in failure(pipeline("orders"))

@@ -1,4 +1,4 @@
-"""Batch reads: what is this source's own, beyond what Spark's source does too (`test_parity_batch`)."""
+"""Batch reads: the features that Spark's own source lacks.  `test_parity_batch` tests the common ones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 @pytest.fixture
 def protocol() -> str:
-    """One protocol is enough: batch reads are no members."""
+    """Return one protocol only: a batch read does not join the group."""
     return "classic"
 
 
@@ -54,7 +54,10 @@ def base(options: dict[str, str]) -> dict[str, str]:
 
 @pytest.fixture
 def read(spark: SparkSession, kafka: Kafka) -> Read:
-    """Return what reads, without a group unless it is given; keys of options as Spark takes them."""
+    """Return a function that loads a DataFrame.
+
+    Its keyword arguments are Spark's options, with ``__`` for a dot.  The read has no group unless you pass one.
+    """
 
     def load(**options: object) -> DataFrame:
         given = {key.replace("__", "."): str(value) for key, value in options.items()}
@@ -72,7 +75,7 @@ def offsets(records: DataFrame) -> dict[tuple[str, int], list[int]]:
 
 
 def committed(kafka: Kafka, group: str, topic: str, partitions: int) -> list[int]:
-    """Return the group's committed offsets; :data:`NONE` where there is none."""
+    """Return the group's committed offset of each partition, or :data:`NONE`."""
     return [*cluster.committed(kafka.bootstrap_servers, group, topic, range(partitions)).values()]
 
 
@@ -85,7 +88,7 @@ NONE = -1001
 
 @contextmanager
 def producing(kafka: Kafka, topic: str) -> Iterator[None]:
-    """Produce all the time."""
+    """Produce records continuously in a thread."""
     done = threading.Event()
 
     def produce_more() -> None:
@@ -104,14 +107,14 @@ def producing(kafka: Kafka, topic: str) -> Iterator[None]:
 
 
 def lose_cached_partitions(spark: SparkSession) -> None:
-    """Remove the blocks of all cached RDDs from the executor, as when it is lost."""
+    """Remove the blocks of all cached RDDs, as the loss of an executor would."""
     context = spark.sparkContext._jsc
     for number in context.getPersistentRDDs():
         context.sc().unpersistRDD(number, True)  # only the blocks: the DataFrame is still persisted
 
 
 def slowly(column: str) -> Column:
-    """Return a column that takes a moment in each task, so that scans are read one after the other."""
+    """Return a column that slows each task down, so that Spark reads the scans one after the other."""
 
     @udf("int")
     def slow(number: int) -> int:
@@ -147,7 +150,7 @@ def test_a_dataframe_is_planned_once(kafka: Kafka, topic: TopicFactory, read: Re
 
 
 def test_both_sides_of_a_self_join_read_the_same(kafka: Kafka, topic: TopicFactory, read: Read) -> None:
-    """The side that is read later had hundreds of records more."""
+    """Regression: the side that Spark reads later had hundreds of records more."""
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 20, 1: 20})
     records = read(subscribe=name, columns="partition,offset").withColumn("same", slowly("partition"))
@@ -163,7 +166,7 @@ def test_both_sides_of_a_self_join_read_the_same(kafka: Kafka, topic: TopicFacto
 def test_a_task_that_runs_again_reads_the_same(
     kafka: Kafka, topic: TopicFactory, read: Read, spark: SparkSession
 ) -> None:
-    """As where an executor is lost, with what was shuffled and with partitions of ``persist()``."""
+    """Spark runs a task again if it loses an executor with its shuffle files or its partitions of ``persist()``."""
     name = topic(1)
     produce(kafka.bootstrap_servers, name, {0: 5})
     records = read(subscribe=name).persist()
@@ -178,7 +181,7 @@ def test_a_task_that_runs_again_reads_the_same(
 def test_tasks(kafka: Kafka, topic: TopicFactory, read: Read) -> None:
     name = topic(3)
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 10, 2: 1})
-    assert read(subscribe=name).rdd.getNumPartitions() == 1  # small ones share
+    assert read(subscribe=name).rdd.getNumPartitions() == 1  # small partitions share a task
     assert read(subscribe=name, minRecordsPerTask=1).rdd.getNumPartitions() == 3
     records = read(subscribe=name, maxRecordsPerPartition=4)
     sizes = [len(task) for task in records.rdd.glom().collect()]
@@ -226,7 +229,7 @@ def test_errors_of_the_planning_process_reach_the_user(read: Read, topic: TopicF
 
 
 def test_starting_where_a_group_has_committed(kafka: Kafka, topic: TopicFactory, read: Read, group: str) -> None:
-    """Nothing is ever committed."""
+    """A batch read starts at the group's offsets and never commits."""
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
     options = {"subscribe": name, "startingOffsets": "committed", "kafka__group__id": group}
@@ -261,7 +264,7 @@ def test_a_bookmark_gives_what_is_new_once(
         assert new.ranges == {(name, 0): (0, 3), (name, 1): (0, 2)}
         assert offsets(new.records) == {(name, 0): [0, 1, 2], (name, 1): [0, 1]}
         produce(kafka.bootstrap_servers, name, {0: 4}, start=3)
-        assert new.records.count() == 5  # whatever comes meanwhile
+        assert new.records.count() == 5  # the new records do not belong to this run
         assert committed(kafka, group, name, 2) == [NONE, NONE]
     assert committed(kafka, group, name, 2) == [3, 2]
     with pytest.raises(ZeroDivisionError), pyspark_kafka_group.bookmark(spark, options) as new:
@@ -318,7 +321,7 @@ def test_a_bookmark_of_a_group_with_members_is_refused(
     wait_for(lambda: committed(kafka, base["kafka.group.id"], name, 1) == [3], "the stream's commit")
     query.stop()
     wait_for(lambda: not cluster.members(kafka.bootstrap_servers, base["kafka.group.id"]), "the group is empty")
-    # The stream goes on where the bookmark has ended, and the other way round.
+    # A bookmark continues where the stream has stopped, and a stream where the bookmark has stopped.
     produce(kafka.bootstrap_servers, name, {0: 2}, start=3)
     with pyspark_kafka_group.bookmark(spark, {**base, "subscribe": name}) as new:
         assert offsets(new.records) == {(name, 0): [3, 4]}
@@ -364,7 +367,7 @@ def test_a_partition_that_is_added_between_two_runs(
 def test_a_topic_that_is_created_again_before_the_commit(
     kafka: Kafka, topic: TopicFactory, spark: SparkSession, base: dict[str, str], group: str, first: bool
 ) -> None:
-    """The next run skipped what was below the end of the old topic."""
+    """Regression: the next run skipped the new records below the end of the old topic."""
     name, other = topic(1), topic(1)
     produce(kafka.bootstrap_servers, name, {0: 10})
     produce(kafka.bootstrap_servers, other, {0: 1})

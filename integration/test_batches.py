@@ -1,4 +1,4 @@
-"""Batches of one query: where it starts, and what it reads.  What rows look like: `test_parity_stream`."""
+"""Batches of one query: where it starts, and which records it reads.  For the rows, see `test_parity_stream`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_earliest_reads_what_is_there_and_what_comes(
 def test_latest_reads_only_what_comes_and_a_later_owner_skips_nothing(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Where `latest` was is committed at once; another query of the group goes on there, and not at its own latest."""
+    """The query commits the offset that `latest` meant.  A later owner starts there, not at its own `latest`."""
     name = topic(1)
     produce(kafka.bootstrap_servers, name, {0: 10})
     first = pipeline(name, name="first", startingOffsets="latest").start()
@@ -49,7 +49,7 @@ def test_latest_reads_only_what_comes_and_a_later_owner_skips_nothing(
 
 @either_protocol
 def test_available_now_ends_at_the_ends_it_found(kafka: Kafka, topic: TopicFactory, pipeline: Pipelines) -> None:
-    """What is produced while it runs is for the next run."""
+    """The next run reads the records that were produced during this run."""
     name = topic(1)
     produce(kafka.bootstrap_servers, name, {0: 100})
     more = [True]
@@ -84,7 +84,7 @@ def test_records_of_open_and_aborted_transactions_are_not_read(
     producer.produce(name, value=b"open")
     producer.flush(30)
     query = pipeline(name).run_available()
-    # A record and a marker each: 0 1, 2 3 (aborted), 4 5, and the open one at 6.
+    # Each transaction has a record and a marker: 0 and 1, 2 and 3 (aborted), 4 and 5.  The open one begins at 6.
     assert [row.offset for row in query.rows] == [0, 4]
     assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 6}
     producer.commit_transaction(30)

@@ -1,4 +1,4 @@
-"""Bookmarks and the time that brokers keep offsets: a broker that deletes them after a minute."""
+"""Bookmarks keep their place on a broker that deletes offsets after a minute."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyspark_kafka_group.testing.local import LocalKafka
 
 RETENTION = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "500"}
 
-# Longer than a minute, and than the pause between two looks of the broker.
+# Longer than the retention of a minute plus the broker's check interval.
 LONGER_S = 66
 
 OPENS = "pyspark_kafka_group.batch.bookmark.open_lookup"
@@ -43,7 +43,7 @@ def read(spark: SparkSession, options: dict[str, str]) -> tuple[tuple[int, int],
 
 
 def had_members(kafka: Kafka, group: str, topic: str, protocol: str) -> None:
-    """Let a group have a member for a moment, which commits: brokers delete a group without members and offsets."""
+    """Let a member join a group, commit and leave.  Without the commit the broker would delete the empty group."""
     properties = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "group.protocol": protocol}
     member = Consumer({**properties, "enable.auto.commit": False})
     try:
@@ -58,7 +58,7 @@ def had_members(kafka: Kafka, group: str, topic: str, protocol: str) -> None:
 
 @pytest.mark.timeout(240)
 def test_a_quiet_partition_never_loses_its_place(forgetful: Kafka, spark: SparkSession) -> None:
-    """Partition 1 gets no records; the jobs run all the time, or pause for longer than the broker keeps offsets."""
+    """Partition 1 gets no records.  Some jobs run often; one pauses for longer than the broker keeps offsets."""
     topic = f"quiet-{uuid.uuid4().hex[:8]}"
     forgetful.create_topic(topic, 2)
     produce(forgetful.bootstrap_servers, topic, {0: 1, 1: 5})

@@ -1,4 +1,4 @@
-"""The clients of a running query after the restart of a broker."""
+"""The clients of a running query recover after a broker restarts."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TP = TopicPartition("orders", 0)
 
 @pytest.fixture
 def restarted() -> Iterator[LocalKafka]:
-    """Yield a cluster of the test's own, of one broker."""
+    """Yield a cluster of one broker that only this test uses."""
     with LocalKafka() as cluster:
         cluster.create_topic(TP.topic, partitions=1)
         yield cluster
 
 
 def test_where_partitions_start_is_known_again(restarted: LocalKafka) -> None:
-    """Regression: log starts and ends were refused until the client refreshed its metadata, minutes later."""
+    """Regression: requests for log starts and ends failed until the client refreshed its metadata, minutes later."""
     produce(restarted.bootstrap_servers, TP.topic, {0: 5})
     offsets = GroupOffsets({"bootstrap.servers": restarted.bootstrap_servers}, group_id="etl", read_committed=True)
 

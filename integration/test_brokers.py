@@ -1,4 +1,4 @@
-"""The brokers of `pyspark_kafka_group.testing`, for real: Apache Kafka as processes and in a container."""
+"""The brokers of `pyspark_kafka_group.testing`: Apache Kafka as local processes and in a container."""
 
 import contextlib
 import os
@@ -37,7 +37,7 @@ def producer(servers: str, settings: Settings | None = None) -> Producer:
 
 
 def produce(servers: str, topic: str, *values: str, partition: int = 0, settings: Settings | None = None) -> None:
-    """Write records and wait until all replicas have acknowledged them."""
+    """Produce records and wait until all replicas have acknowledged them."""
     client = producer(servers, settings)
     failed: list[KafkaError] = []
 
@@ -53,7 +53,7 @@ def produce(servers: str, topic: str, *values: str, partition: int = 0, settings
 
 
 def read(servers: str, topic: str, partition: int = 0, isolation: str = "read_committed") -> list[str]:
-    """All records of a partition from its beginning to its present end."""
+    """Return the values of a partition from its beginning to its current end."""
     client = Consumer(
         {
             "bootstrap.servers": servers,
@@ -85,7 +85,7 @@ def read(servers: str, topic: str, partition: int = 0, isolation: str = "read_co
 
 
 def partitions(kafka: Kafka, topic: str) -> int | None:
-    """How many partitions a new client sees; None if it does not see the topic."""
+    """Return the number of partitions that a new client sees; None if it does not see the topic."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     topics = admin.list_topics(timeout=TIMEOUT_S).topics
     return len(topics[topic].partitions) if topic in topics else None
@@ -103,7 +103,7 @@ def broker_setting(kafka: Kafka, name: str) -> str | None:
 
 @pytest.fixture(scope="module", params=["local", "container"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Kafka]:
-    """A cluster that tests may hurt, as long as they heal it."""
+    """Yield a cluster.  A test may break it, but must repair it."""
     if request.param == "local":
         with LocalKafka() as local:
             yield local
@@ -193,8 +193,8 @@ def test_a_new_group_gets_its_records_without_the_default_delay(cluster: Kafka, 
             assert member.poll(TIMEOUT_S) is not None
             return time.monotonic() - start
 
-    first_record_s(f"{topic}-warm-up")  # waits for the internal topics
-    # Both default waits are longer: 3 s for a classic group to gather, 5 s between heartbeats.
+    first_record_s(f"{topic}-warm-up")  # until the internal topics exist
+    # Both defaults of Kafka would take longer: 3 s before the first classic rebalance, 5 s between heartbeats.
     assert first_record_s(topic) < 2.5
 
 
@@ -259,7 +259,7 @@ def test_the_topic_fixture_makes_usable_topics(kafka: Kafka, topic: TopicFactory
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[LocalKafka]:
-    """One broker with users, a proxy and a setting of our own."""
+    """Yield one broker with users, a proxy and a changed setting."""
     with LocalKafka(
         proxied=True,
         sasl_users={"alice": 'quo"te\\', "bob": "secret"},
@@ -341,10 +341,10 @@ def test_three_brokers_go_on_without_one() -> None:
         for partition in range(3):
             produce(servers, "replicated", "a", partition=partition)
         local.kill(2)
-        # Whatever it led has to move: acks=all needs a new leader for one of these partitions.
+        # The killed broker led one of these partitions.  A write with acks=all needs a new leader.
         for partition in range(3):
             produce(servers, "replicated", "b", partition=partition)
-        # A topic can be made while a broker is missing.
+        # The cluster can create a topic while a broker is down.
         local.create_topic("meanwhile", 2, replication_factor=2)
         local.restart(2)
         for partition in range(3):

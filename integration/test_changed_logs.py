@@ -1,4 +1,4 @@
-"""Topics are created again or deleted, and logs are truncated, under a query that reads them."""
+"""Topics are deleted or created again, and logs are truncated, while a query reads them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Pipelines = Callable[..., Pipeline]
 
 
 class Held:
-    """Holds one batch back until it is let go."""
+    """Blocks one batch until the test sets ``let_go``."""
 
     def __init__(self, batch: int) -> None:
         self.begun, self.let_go = threading.Event(), threading.Event()
@@ -33,7 +33,7 @@ class Held:
 def in_the_middle_of_a_batch(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, **options: str
 ) -> tuple[Pipeline, Held, str]:
-    """A query that has committed 100 records and holds the batch of the next 100."""
+    """Return a query that has committed 100 records and is blocked in the batch of the next 100."""
     name = topic(1)
     produce(kafka.bootstrap_servers, name, {0: 100})
     held = Held(1)
@@ -49,7 +49,7 @@ def in_the_middle_of_a_batch(
 def test_topic_created_again_while_a_batch_of_it_runs_is_read_from_its_beginning(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, new: int
 ) -> None:
-    """Regression: the commit of the batch landed in the new topic, and what is below it there was read by nobody."""
+    """Regression: the batch committed its offset to the new topic.  No query read the records below that offset."""
     query, held, name = in_the_middle_of_a_batch(kafka, topic, group, pipeline, failOnDataLoss="false")
     recreate(kafka.bootstrap_servers, name, 1)
     produce(kafka.bootstrap_servers, name, {0: new})
@@ -77,7 +77,7 @@ def test_topic_created_again_while_a_batch_of_it_runs_ends_the_query_by_default(
 def test_crash_in_the_first_batch_of_a_new_topic_is_recovered_from(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Regression: only the marks of the batch before counted, and those are of the old topic."""
+    """Regression: the query used only the positions of the last finished batch, which belong to the old topic."""
     name = topic(1)
     produce(kafka.bootstrap_servers, name, {0: 10})
     failing = {"batch": 1}
@@ -124,7 +124,7 @@ def test_deleted_topic_ends_the_query_and_is_named(
 def test_deleted_topic_does_not_hold_up_the_others_where_loss_is_allowed(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Regression: the transaction that named the deleted topic was tried again for 10 s, twice."""
+    """Regression: the query retried the transaction with the deleted topic for 10 s, twice."""
     name, gone = topic(1), topic(1)
     produce(kafka.bootstrap_servers, name, {0: 100})
     produce(kafka.bootstrap_servers, gone, {0: 100})
@@ -151,7 +151,7 @@ def test_deleted_topic_does_not_hold_up_the_others_where_loss_is_allowed(
 def test_topic_that_is_deleted_and_matches_no_more_leaves_the_offsets(
     kafka: Kafka, topic: TopicFactory, pipeline: Pipelines
 ) -> None:
-    """And if it is created again, it is read from its beginning, whatever startingOffsets says."""
+    """If the topic is created again, the query reads it from its beginning, also with `startingOffsets` latest."""
     name, gone = topic(1), topic(1)
     options = {"subscribePattern": f"{name}|{gone}", "kafka.topic.metadata.refresh.interval.ms": "500"}
     query = pipeline(None, **options, failOnDataLoss="false", startingOffsets="latest").start()
@@ -177,14 +177,14 @@ def test_topic_that_is_deleted_and_matches_no_more_leaves_the_offsets(
 
 @pytest.fixture(scope="module")
 def alone() -> Iterator[LocalKafka]:
-    """Yield a cluster of one broker, which tests kill."""
+    """Yield a cluster of one broker that the tests kill."""
     with LocalKafka() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def orders(alone: LocalKafka, group: str) -> str:
-    """Return a topic of 1000 records, in many batches so that a cut leaves some."""
+    """Return a topic of 1000 records.  They are in many batches, so that some survive a truncation."""
     name = f"orders-of-{group}"
     alone.create_topic(name, partitions=1)
     for start in range(0, 1000, 10):
@@ -193,7 +193,7 @@ def orders(alone: LocalKafka, group: str) -> str:
 
 
 def truncate(cluster: LocalKafka, topic: str, keep: float) -> None:
-    """Kill the broker, cut the newest part of a log away, and start the broker again."""
+    """Kill the broker, remove the newest part of a log, and start the broker again."""
     cluster.kill(1)
     folder = cluster.partition_folder(1, topic, 0)
     (segment,) = folder.glob("*.log")
@@ -207,7 +207,7 @@ def truncate(cluster: LocalKafka, topic: str, keep: float) -> None:
 def test_truncated_log_is_noticed_also_when_it_has_grown_again(
     alone: LocalKafka, orders: str, group: str, pipeline: Pipelines, *, fail: bool
 ) -> None:
-    """Regression: an end below the position was nothing new, and then the new records below it were never read."""
+    """Regression: the query took a log end below its position for "no new records", and never read those below."""
     servers = alone.bootstrap_servers
     options: dict[str, Any] = {"kafka.bootstrap.servers": servers, "failOnDataLoss": str(fail).lower()}
     query = pipeline(orders, **options).start()
@@ -249,7 +249,7 @@ def test_log_that_is_truncated_under_a_running_query_is_noticed(
     assert query.events("logChanged")[0]["change"] == "truncated"
 
 
-# How librdkafka is tuned, or what Java's client is told: none of it may change what is detected.
+# Options that tune librdkafka, or that only Java's client has.  The query must detect a truncation with any of them.
 HARMLESS = {
     "kafka.topic.metadata.refresh.interval.ms": "1000",
     "kafka.metadata.max.age.ms": "5000",
@@ -266,13 +266,13 @@ HARMLESS = {
 def test_options_that_tune_the_client_do_not_hide_that_a_log_was_truncated_and_has_grown_again(
     alone: LocalKafka, orders: str, pipeline: Pipelines
 ) -> None:
-    """Regression: with any of them nobody asked for leader epochs, and what replaced lost records was never read."""
+    """Regression: with any of them the query requested no leader epochs, and never read the rewritten records."""
     servers = alone.bootstrap_servers
     held = Held(1)
     query = pipeline(orders, **{"kafka.bootstrap.servers": servers}, **HARMLESS, before_batch=held).start()
     query.wait_for_rows(1000)
     produce(servers, orders, {0: 10}, start=1000)
-    assert held.begun.wait(PATIENCE_S)  # while a batch runs nobody looks at the log
+    assert held.begun.wait(PATIENCE_S)  # the query does not check the log while a batch runs
     truncate(alone, orders, 0.8)
     end = wait_for(lambda: log_ends(servers, [(orders, 0)])[orders, 0], "the broker tells where the log ends")
     assert 0 < end < 1000

@@ -1,4 +1,4 @@
-"""Our own requests beside what librdkafka and Kafka's tools say, on real brokers and under both protocols."""
+"""Our own requests return the same as librdkafka and Kafka's tools, on real brokers and under both protocols."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def group() -> str:
 
 @pytest.fixture
 def join(kafka: Kafka, group: str) -> Iterator[Join]:
-    """Joins the test's group and waits for an assignment; several at once if more than one client id is given."""
+    """Yield a function that joins the test's group, once for each client id, and waits for the assignments."""
     made: list[Consumer] = []
 
     def make(topic: str, *client_ids: str, **properties: str) -> Consumer:
@@ -129,7 +129,7 @@ def test_a_group_that_does_not_exist_is_dead(requests: Cluster, group: str) -> N
 def test_what_shall_be_let_go_is_in_the_assignment_and_not_in_the_target(
     topic: TopicFactory, requests: Cluster, group: str, join: Join, kafka: Kafka
 ) -> None:
-    """KIP-848: the old owner has not been polled yet, so it still has what the new one shall get."""
+    """KIP-848: the old owner has not polled yet.  Its assignment still contains the partition of the new owner."""
     name = topic(partitions=2)
     join(name, "alice", group_protocol="consumer")
     servers = {"bootstrap.servers": kafka.bootstrap_servers}
@@ -181,7 +181,7 @@ def test_committed_offsets_have_leader_epochs_and_metadata(
         {tps[0]: CommittedOffset(Offset(5), 0, "größe: 3"), tps[1]: CommittedOffset(Offset(0), None, "")},
         {},
     )
-    # And librdkafka reads the same.
+    # librdkafka reads the same.
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
     first, *_ = consumer.committed([KafkaPartition(*tps[0])], timeout=10)
     consumer.close()
@@ -241,14 +241,14 @@ def test_a_commit_is_fenced_by_member_and_generation(
 
 
 def test_topic_ids_are_those_of_the_cluster(kafka: Kafka, topic: TopicFactory, requests: Cluster) -> None:
-    """Regression: librdkafka prints ids with other characters, so that every second one looked like another topic's."""
+    """Regression: librdkafka prints topic ids with other characters.  Every second id seemed to differ from Kafka's."""
     names = [topic(partitions=3) for _ in range(8)]
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     asked = admin.describe_topics(TopicCollection(names), request_timeout=10)
     found = requests.topics([*names, f"{names[0]}-no-more"])
     assert found.keys() == {*names}
     assert {name: info.topic_id for name, info in found.items()} == {
-        # librdkafka 2.16 prints base64 with + and /, Kafka with - and _.
+        # librdkafka 2.16 prints base64 with + and /; Kafka prints it with - and _.
         name: str(future.result().topic_id).translate(str.maketrans("+/", "-_"))
         for name, future in asked.items()
     }
@@ -257,7 +257,7 @@ def test_topic_ids_are_those_of_the_cluster(kafka: Kafka, topic: TopicFactory, r
 
 
 def test_the_end_of_an_epoch_is_known_after_a_leader_has_changed() -> None:
-    """And what was asked before the restart is answered after it, over new connections."""
+    """The same client returns the ends of the old and of the new epoch, over new connections after the restart."""
     tp = TopicPartition("orders", 0)
     with LocalKafka() as kafka:
         kafka.create_topic(tp.topic, 1)

@@ -1,9 +1,13 @@
-"""Options in combinations that nobody thought of: what rows must come is worked out from what was produced.
+"""Random combinations of options: the test computes the expected rows from the records that it produced.
 
-A case is drawn by its seed: topics with transactions, some of them aborted, keys and values that are null or malformed,
-headers; a way to name the topics, to start, to cut batches and tasks; columns and formats.  The query runs with
-``availableNow``, more is produced, and it runs again from its checkpoint, perhaps cut otherwise.  A batch read with the
-same start is held against the same records.
+The seed of a case determines:
+
+* the topics: transactions, some of them aborted; keys and values that are null or malformed; headers;
+* how the query names the topics, where it starts, and how it cuts batches and tasks;
+* columns and formats.
+
+The query runs with ``availableNow``.  The test then produces more, and the query continues from its checkpoint,
+perhaps with other limits for batches and tasks.  A batch read of such a case must return its records.
 """
 
 from __future__ import annotations
@@ -30,14 +34,14 @@ from pyspark_kafka_group.testing import Kafka
 _PATIENCE_S = 120
 _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 _BEGIN_MS = round(time.time() * 1000) - 7_200_000
-"""Of the first record: retention leaves what is no older."""
+"""The timestamp of the first record.  It is so recent that retention does not delete the record."""
 
 _CREATE_TIME = 0
 _SCHEMA = "n BIGINT, s STRING"
 
 
 class Produced(NamedTuple):
-    """A record as it went into a topic."""
+    """A record as the test produced it."""
 
     topic: str
     partition: int
@@ -50,7 +54,7 @@ class Produced(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where reading starts: the option, and the first offset of each partition that it means."""
+    """Where the query starts: the option, and the first offset of each partition that it implies."""
 
     options: dict[str, str]
     offsets: dict[tuple[str, int], int]
@@ -58,7 +62,7 @@ class Start(NamedTuple):
 
 @dataclass
 class World:
-    """The topics of a case and all records in them."""
+    """The topics of a case and all their records."""
 
     kafka: Kafka
     draw: random.Random
@@ -79,7 +83,7 @@ class World:
         return [(topic, number) for topic, count in self.topics.items() for number in range(count)]
 
     def produce(self) -> None:
-        """Add records to some partitions: in transactions, aborted ones among them, or without."""
+        """Produce records to some partitions, without a transaction or in one, which may be aborted."""
         draw = self.draw
         for _ in range(draw.randint(1, 4)):
             transactional, commits = draw.random() < 0.5, draw.random() < 0.6
@@ -101,7 +105,7 @@ class World:
                 producer.commit_transaction(60)
             elif transactional:
                 producer.abort_transaction(60)
-        # The markers come a moment later.
+        # The brokers write the transaction markers a moment later.
         wait_for(lambda: self.ends() == self.ends("read_uncommitted"), "all transactions are ended")
 
     def _one(self, producer: Producer, topic: str, number: int, committed: bool) -> None:
@@ -132,7 +136,7 @@ class World:
         }
 
     def visible(self, isolation: str, since: dict[tuple[str, int], int]) -> list[Produced]:
-        """What a reader with this isolation level gets from these offsets on."""
+        """Return the records that a reader with this isolation level gets, starting at these offsets."""
         return [
             record
             for record in self.records
@@ -193,13 +197,13 @@ def drawn_start(world: World, *, batch: bool) -> Start:
 
 
 def _first_at(world: World, tp: tuple[str, int], at: int, end: int) -> int:
-    """Return what Kafka finds: an offset without a record is a marker of a transaction, with the time of its end."""
+    """Return the offset that Kafka finds.  An offset without a record is a transaction marker, timed at its end."""
     times = {record.offset: record.timestamp for record in world.records if (record.topic, record.partition) == tp}
     return next((offset for offset in range(end) if times.get(offset, at) >= at), end)
 
 
 def drawn_cuts(draw: random.Random, *, batch: bool) -> dict[str, str]:
-    """Draw how batches and tasks are cut."""
+    """Draw the options that limit batches and tasks."""
     cuts = {
         "minPartitions": draw.choice(["1", "3", "17"]),
         "maxRecordsPerPartition": draw.choice(["1", "4", "100"]),
@@ -217,13 +221,13 @@ def drawn_cuts(draw: random.Random, *, batch: bool) -> dict[str, str]:
 
 
 class Shape(NamedTuple):
-    """What rows look like."""
+    """The columns and formats of the rows."""
 
     options: dict[str, str]
     columns: tuple[str, ...]
 
     def of(self, record: Produced) -> tuple[Any, ...]:
-        """Return the row of a record, without what the formats make of it."""
+        """Return the row that the query must deliver for a record."""
         plain = {
             "key": record.key,
             "value": record.value,
@@ -280,7 +284,7 @@ def drawn_shape(draw: random.Random) -> Shape:
 
 
 def rows_of(frame: DataFrame, columns: Iterable[str]) -> Counter[tuple[Any, ...]]:
-    """Collect the rows, with values that can be compared."""
+    """Collect the rows and convert their values to comparable ones."""
     return Counter(tuple(_plain(name, row[name]) for name in columns) for row in frame.collect())
 
 
@@ -304,7 +308,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 class Case:
-    """One drawn combination.  ``told`` says what it is."""
+    """One drawn combination.  ``told`` describes it for error messages."""
 
     def __init__(self, spark: SparkSession, kafka: Kafka, folder: Path, seed: int) -> None:
         self._spark = spark
@@ -315,7 +319,7 @@ class Case:
         self._runs = 0
 
     def stream(self) -> None:
-        """Run a stream twice, with records in between."""
+        """Run a stream three times, and produce records before each run."""
         draw, world = self.draw, self.world
         world.produce()
         start, shape, named = drawn_start(world, batch=False), drawn_shape(draw), named_topics(world)
@@ -356,7 +360,7 @@ class Case:
             world.produce()
 
     def batch(self) -> None:
-        """Read a batch, and hold it against the same records."""
+        """Read a batch, and compare its rows with the produced records."""
         draw, world = self.draw, self.world
         world.produce()
         start, shape = drawn_start(world, batch=True), drawn_shape(draw)
@@ -417,7 +421,7 @@ class Case:
         )
 
 
-# COMBINATIONS=200 tries more of them; COMBINATIONS_FROM is where to begin.
+# COMBINATIONS=200 runs more cases; COMBINATIONS_FROM is the first seed.
 _FIRST = int(os.environ.get("COMBINATIONS_FROM", "0"))
 _SEEDS = range(_FIRST, _FIRST + int(os.environ.get("COMBINATIONS", "2")))
 

@@ -1,4 +1,4 @@
-"""Commits that the network delays, and commits of topics that are gone: on a real broker."""
+"""Commits that the network delays, and commits of deleted topics, on a real broker."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ TXN_OFFSET_COMMIT = 28
 
 @pytest.fixture(scope="module")
 def proxied() -> Iterator[LocalKafka]:
-    """Yield a cluster of the module's own, behind a proxy."""
-    # As in production a transaction that the client gives up is not at once ended by the broker as well.
+    """Yield a cluster behind a proxy that only this module uses."""
+    # As in production, the broker does not abort a timed-out transaction as soon as the client has.
     slow = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "60000"}
     with LocalKafka(proxied=True, properties=slow) as cluster:
         cluster.create_topic(TP.topic, partitions=1)
@@ -37,21 +37,21 @@ def proxied() -> Iterator[LocalKafka]:
 
 
 def nobody(servers: str, group: str) -> bytes:
-    """Return group metadata that is accepted as long as the group has no members."""
+    """Return group metadata without a member, which the broker accepts while the group has no members."""
     metadata: bytes = Consumer({"bootstrap.servers": servers, "group.id": group}).consumer_group_metadata()
     return metadata
 
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[LocalKafka]:
-    """Yield three brokers behind proxies: when one connection breaks the others go on."""
+    """Yield three brokers, each behind its own proxy: if one connection breaks, the others stay open."""
     with LocalKafka(3, proxied=True) as cluster:
         cluster.create_topic(TP.topic, partitions=1)
         yield cluster
 
 
 def caught(held: list[HeldRequest]) -> HeldRequest:
-    """Wait for the one of these that catches a request, and return it; what the others wait for may pass."""
+    """Wait until one of these holds has caught a request, return it, and release the others."""
     wait_for(lambda: any(one.wait(0) for one in held), "a request is held")
     [found] = [one for one in held if one.wait(0)]
     for one in held:
@@ -61,10 +61,10 @@ def caught(held: list[HeldRequest]) -> HeldRequest:
 
 
 def commit_while_a_request_arrives_late(transactions: TransactionalCommitter, proxy: FaultProxy, group: bytes) -> None:
-    """Commit 1, then 10, whose request the network delays until the transaction of 20 is about to end."""
+    """Commit 1, then 10, then 20.  The network delays the request of 10 until the transaction of 20 is about to end."""
     transactions.commit({TP: (Offset(1), None, "")}, group)
     late = proxy.hold(TXN_OFFSET_COMMIT)
-    with suppress(CommitRefusedError):  # if it is sent again it succeeds
+    with suppress(CommitRefusedError):  # the commit succeeds if librdkafka retries it
         transactions.commit({TP: (Offset(10), None, "")}, group)
     assert late.wait(0)
     end = proxy.hold(END_TXN)
@@ -72,7 +72,7 @@ def commit_while_a_request_arrives_late(transactions: TransactionalCommitter, pr
         next_one = thread.submit(transactions.commit, {TP: (Offset(20), None, "")}, group)
         assert end.wait(10), "the next transaction does not come to its end"
         late.release()
-        time.sleep(1)  # there is nothing to wait for: the broker answers to a connection that is closed
+        time.sleep(1)  # no event to wait for: the broker answers on a closed connection
         end.release()
         next_one.result()
 
@@ -83,9 +83,9 @@ def commit_while_a_request_arrives_late(transactions: TransactionalCommitter, pr
 def test_request_that_arrives_late_changes_nothing(
     proxied: LocalKafka, group: str, monkeypatch: pytest.MonkeyPatch, timeout_s: float, properties: dict[str, str]
 ) -> None:
-    """Regression: the next transaction had the same epoch, and the late offset took the place of its own.
+    """Regression: the next transaction had the same epoch, and the late offset replaced its offset.
 
-    With a short kafka.socket.timeout.ms librdkafka sent the request again and told nobody.
+    With a short kafka.socket.timeout.ms, librdkafka retried the request and did not report it.
     """
     monkeypatch.setattr(committer, "TRANSACTION_TIMEOUT_S", timeout_s)
     servers = {"bootstrap.servers": proxied.proxied_bootstrap_servers, **properties}
@@ -99,14 +99,16 @@ def test_request_that_arrives_late_changes_nothing(
 
 
 def test_request_that_was_sent_again_after_its_connection_broke_changes_nothing(three: LocalKafka, group: str) -> None:
-    """Regression: the request was sent again over a new connection, and nobody was told; the first one then took the
-    place of the next commit's offset."""
+    """Regression: librdkafka retried the request over a new connection and did not report it.
+
+    The broker then processed the first request, and its offset replaced that of the next commit.
+    """
     transactions = TransactionalCommitter(
         {"bootstrap.servers": three.proxied_bootstrap_servers}, group_id=group, query_id="q"
     )
     metadata = nobody(three.bootstrap_servers, group)
 
-    def started() -> bool:  # the cluster makes its topics of coordinators first
+    def started() -> bool:  # the cluster first creates the internal topics
         with suppress(CommitRefusedError):
             transactions.commit({TP: (Offset(1), None, "")}, metadata)
             return True
@@ -131,7 +133,7 @@ def test_request_that_was_sent_again_after_its_connection_broke_changes_nothing(
 
 
 def test_producer_is_kept_while_no_connection_breaks(kafka: Kafka, topic: TopicFactory, group: str) -> None:
-    """A new one for each commit would take 0.1 s each time.  A bootstrap server that is down does not matter."""
+    """A new producer for each commit would take 0.1 s.  A bootstrap server that is down does not matter."""
     [nobody_there] = free_ports(1)
     name = topic(1)
     servers = f"127.0.0.1:{nobody_there},localhost:{nobody_there},{kafka.bootstrap_servers}"
@@ -149,8 +151,10 @@ def test_producer_is_kept_while_no_connection_breaks(kafka: Kafka, topic: TopicF
 def test_refused_commit_names_a_deleted_topic_soon_and_the_others_can_be_committed(
     kafka: Kafka, topic: TopicFactory, group: str
 ) -> None:
-    """Regression: librdkafka asks again for as long as a commit may take, 10 s, and then says only that it timed out;
-    so no topic's offsets were committed."""
+    """Regression: librdkafka retries for the whole timeout of a commit, 10 s, and then reports only the timeout.
+
+    So the query committed the offsets of no topic.
+    """
     kept, deleted = TopicPartition(topic(1), 0), TopicPartition(topic(1), 0)
     transactions = TransactionalCommitter({"bootstrap.servers": kafka.bootstrap_servers}, group_id=group, query_id="q")
     metadata = nobody(kafka.bootstrap_servers, group)

@@ -1,4 +1,4 @@
-"""`make demo-cluster` in short form: it sets itself up, its audit passes, and it leaves no process behind."""
+"""A short `make demo-cluster`: it creates its cluster, its audit passes, and it leaves no process behind."""
 
 from __future__ import annotations
 

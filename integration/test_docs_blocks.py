@@ -1,7 +1,7 @@
-"""The programs and commands on the pages run as they stand: one Spark session, one broker.
+"""The programs and commands on the pages run unchanged, with one Spark session and one broker.
 
-Only what cannot be the same here is replaced in a block: addresses, the group, and where it writes.  A page may use a
-few names without defining them (``provided``).  A program that waits for the end of its query reads what there is.
+The test replaces only the addresses, the group and the output paths of a block.  A page may use a few names without
+defining them (``provided``).  If a program waits for the end of its query, the query reads all records instead.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.docs.blocks import BLOCKS, Block, commands_of
 
 PROGRAMS = {page: list(blocks) for page, blocks in groupby((b for b in BLOCKS if b.is_program), lambda b: b.page)}
 
-# Those that end by themselves and ask a cluster; the others have tests of their own.
+# The commands that query a cluster and end.  Other tests cover the rest.
 COMMANDS = [
     pytest.param(arguments, id=f"{block.name} {arguments[0]}")
     for block in BLOCKS
@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 @pytest.fixture(scope="module", autouse=True)
 def _orders(kafka: Kafka) -> Iterator[None]:
-    """Let there be the topics that pages name, and leave no trace of them."""
+    """Create the topics that the pages name, and delete them at the end."""
     for name in TOPICS:
         kafka.create_topic(name, partitions=2)
     more_orders(kafka)
@@ -78,7 +78,7 @@ def more_orders(kafka: Kafka) -> None:
 
 
 def payments(kafka: Kafka, registry: SchemaRegistryServer) -> None:
-    """Produce a few payments as Avro, whose schema is in the registry."""
+    """Produce a few payments as Avro, with a schema in the registry."""
     schema = registry.register("payments-value", json.dumps(PAYMENT))
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for n in range(RECORDS):
@@ -88,7 +88,7 @@ def payments(kafka: Kafka, registry: SchemaRegistryServer) -> None:
 
 @pytest.fixture
 def provided(spark: SparkSession, kafka: Kafka, group: str, tmp_path: Path) -> dict[str, Callable[[], Any]]:
-    """Return how each name is made that pages use without defining it."""
+    """Return a function for each name that pages use without defining it.  The function returns its value."""
     options = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         "kafka.group.id": group,
@@ -144,7 +144,7 @@ def test_the_programs_of_a_page_run(
             execute(url, f"CREATE TABLE {table}")
 
     def read(query: StreamingQuery, *_: Any) -> None:
-        more_orders(kafka)  # also for one that starts at the end
+        more_orders(kafka)  # a query may start at the end of the log
         query.processAllAvailable()
 
     monkeypatch.setattr(StreamingQuery, "awaitTermination", read)
@@ -159,9 +159,9 @@ def test_the_programs_of_a_page_run(
         places[REGISTRY] = registry.url
     for block in blocks:
         text = block.text
-        if block.is_whole:  # it reads everything, whatever others have read
+        if block.is_whole:  # its own group, so that it reads everything
             places[rf"\b{GROUP}\b"] = f"{group}-{block.line}"
-        # Every place where a block writes is in a folder of its own.
+        # Each block writes into its own folder.
         at = tmp_path / str(block.line)
         for pattern, instead in {
             **places,
@@ -187,7 +187,7 @@ def test_the_programs_of_a_page_run(
 
 
 def though_busy(attempt: Callable[[], T]) -> T:
-    """Return what an attempt returns; try again if the machine was too busy for Spark's Python workers."""
+    """Return the result of an attempt.  Retry it if the machine was too busy for Spark's Python workers."""
     for _ in range(ATTEMPTS - 1):
         try:
             return attempt()
@@ -198,7 +198,7 @@ def though_busy(attempt: Callable[[], T]) -> T:
 
 
 def run(spark: SparkSession, text: str, name: str, names: dict[str, Any], *, reads: bool) -> None:
-    """Run a program to where its queries have read everything; one that waits for SIGTERM gets it then."""
+    """Run a program until its queries have read everything.  Then send SIGTERM if the program waits for it."""
     handler = signal.getsignal(signal.SIGTERM)
     ended = threading.Event()
 
@@ -229,7 +229,7 @@ def run(spark: SparkSession, text: str, name: str, names: dict[str, Any], *, rea
 
 
 def free_names(blocks: list[Block]) -> set[str]:
-    """Return the names that the programs of a page use, and that neither they nor earlier ones define."""
+    """Return the names that the programs of a page use without defining them there or earlier."""
     free: set[str] = set()
     made: set[str] = set()
     for block in blocks:
@@ -249,6 +249,6 @@ def test_a_command_of_a_page_runs(arguments: list[str], kafka: Kafka, group: str
 
 
 def test_every_page_with_programs_is_here() -> None:
-    """So that a mistake in the collection does not let everything pass."""
+    """A mistake in the collection of programs and commands must not make all tests pass."""
     assert len(PROGRAMS) >= 8
     assert len(COMMANDS) >= 10

@@ -1,4 +1,4 @@
-"""Kafka to PostgreSQL, exactly once: applications in one group are killed, suspended, and made to repeat batches."""
+"""Kafka to PostgreSQL, exactly once: the test kills and suspends applications of a group, and makes them replay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 _PARTITIONS = 4
 
-# Not the transaction of the table without offsets, which comes first: without its rows nothing would be repeated.
+# The transaction of the table with offsets.  The table without offsets must already have the rows that will repeat.
 _IN_TRANSACTION = f"""
     SELECT count(*) FROM pg_stat_activity
     WHERE state = 'idle in transaction' AND application_name = 'app0' AND query LIKE '%{WITH_TABLE}%'
@@ -27,20 +27,20 @@ _IN_TRANSACTION = f"""
 
 @pytest.fixture
 def database(url: str) -> str:
-    """Return a schema of the test's own, with both tables."""
+    """Return a schema for this test alone, with both tables."""
     return create_tables(url)
 
 
 def forget_newest_commit(checkpoint: Path) -> None:
-    """Take back that Spark has finished the newest batch: it runs again at the next start."""
+    """Remove the newest entry of Spark's commit log, so that its batch runs again at the next start."""
     commits = [file for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()]
     newest = max(commits, key=lambda file: int(file.name))
     newest.unlink()
     newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
 
 
-@pytest.mark.timeout(600)  # Spark is started four times
-@pytest.mark.parametrize("protocol", ["classic"], indirect=True)  # its session timeout is the client's to choose
+@pytest.mark.timeout(600)  # starts Spark four times
+@pytest.mark.parametrize("protocol", ["classic"], indirect=True)  # its clients choose the session timeout
 def test_every_record_is_in_the_table_once(
     kafka: Kafka,
     topic: TopicFactory,
@@ -49,14 +49,14 @@ def test_every_record_is_in_the_table_once(
     database: str,
     tmp_path: Path,
 ) -> None:
-    """An application sleeps past its session, one is killed in its transaction, both repeat their newest batch."""
+    """One application sleeps past its session, and one is killed in its transaction.  Both repeat their last batch."""
     name = topic(_PARTITIONS)
     session = {"kafka.session.timeout.ms": "6000", "kafka.heartbeat.interval.ms": "1500"}
     first, second = (
         application(name, f"app{n}", **session).configure(database=f"{database}&application_name=app{n}")
         for n in range(2)
     )
-    repeated = [0]  # what the table without offsets has too much, after each fault
+    repeated = [0]  # the number of duplicates in the table without offsets, after each fault
 
     def noted(fault: str) -> None:
         def more() -> bool:
@@ -73,7 +73,7 @@ def test_every_record_is_in_the_table_once(
         for one in (first, second):
             one.wait_for_ownership(2)
 
-        # A zombie: it has a batch, sleeps before it writes, is suspended, and writes when others have read the same.
+        # A zombie: it is suspended in a batch before it writes.  It writes after the new owner has read the records.
         wait_for(lambda: first.events("finished") and len(second.events("finished")) > 1, "both have written")
         second.slow_down(before_s=3.0)
         wait_for(lambda: not (tmp_path / "app1.nap").exists(), "a batch sleeps")
@@ -89,7 +89,7 @@ def test_every_record_is_in_the_table_once(
         wait_for(lambda: re.search("rows of .* are already in the database", second.log_since(0)), "it is filtered")
         second.wait_for_ownership(2)
 
-        # Killed between the rows and their commit, or just after it: Spark does not finish this batch.
+        # The kill comes between the rows and their commit, or just after it.  Spark does not finish this batch.
         first.slow_down(after_s=20.0)
         wait_for(lambda: not (tmp_path / "app0.nap").exists(), "a batch is slow")
         wait_for(lambda: execute(database, _IN_TRANSACTION)[0][0], "a transaction is open")

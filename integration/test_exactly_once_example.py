@@ -1,4 +1,4 @@
-"""The example writes each item of each order once, although a copy of it is killed; its key would refuse a second."""
+"""The example writes each item of each order once, although one copy is killed.  The primary key refuses duplicates."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def written(url: str) -> int:
     return int(execute(url, COUNT)[0][0]) if exists == [(True,)] else 0
 
 
-@pytest.mark.timeout(300)  # Spark is started three times
+@pytest.mark.timeout(300)  # starts Spark three times
 def test_two_copies_of_the_example_and_one_is_killed(
     kafka: Kafka, topic: TopicFactory, group: str, url: str, tmp_path: Path
 ) -> None:

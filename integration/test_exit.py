@@ -1,4 +1,4 @@
-"""However a query ends, no process is left behind, and the group learns of it in bounded time."""
+"""A query leaves no process behind, and leaves its group within bounded time, however it ends."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 Applications = Callable[..., Application]
 
-# How long an end may take that tells the group: the budgets of the source are 5 s for a commit and 3 s to leave.
-# Shorter than the session timeout that the queries here have (classic), so a member that is gone has left by itself.
+# The longest clean end: the source has 5 s for a commit and 3 s to leave.  This is shorter than the session timeout of
+# the queries here (classic).  So a member that disappears within this time has left, and has not expired.
 SOON_S = 20.0
 
-# What a member that cannot leave has: kafka.session.timeout.ms below, or the test brokers' for the consumer protocol.
+# The session timeout of a killed member: kafka.session.timeout.ms below, or that of the test brokers (consumer).
 SESSION_S = 10.0
 
 
@@ -30,7 +30,10 @@ SESSION_S = 10.0
 def started(
     kafka: Kafka, topic: TopicFactory, group: str, application: Applications, protocol: str
 ) -> Callable[..., tuple[Application, str]]:
-    """Return a starter of an application that owns two partitions and has committed what is there, and its topic."""
+    """Return a function that starts an application and returns it with its topic.
+
+    The application then owns two partitions and has committed all their records.
+    """
 
     def start(*, session_ms: int = 45_000, **switches: object) -> tuple[Application, str]:
         name = topic(2)
@@ -50,7 +53,7 @@ def source_of(app: Application) -> int:
 
 
 def assert_gone(app: Application, bootstrap: str, group: str, begin: float) -> None:
-    """No source process is left, and no member; print how long it took, `pytest -rP` shows it."""
+    """Wait until no source process and no member is left.  Print the times, which `pytest -rP` shows."""
     wait_for(lambda: not app.processes(Part.SOURCE), "the source process has ended", timeout_s=SOON_S)
     ended_s = time.monotonic() - begin
     wait_for(lambda: not members(bootstrap, group), "the group is empty", timeout_s=SOON_S)
@@ -61,7 +64,7 @@ def assert_gone(app: Application, bootstrap: str, group: str, begin: float) -> N
 def test_sigterm_twice_to_the_source_process(
     kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
 ) -> None:
-    """As Spark ends it, but with a query that goes on: that must not look idle."""
+    """Spark also ends the source process with SIGTERM.  A query that still runs must fail, not seem idle."""
     app, _ = started()
     source, begin = source_of(app), time.monotonic()
     os.kill(source, signal.SIGTERM)
@@ -76,7 +79,7 @@ def test_sigterm_twice_to_the_source_process(
 def test_sigkill_of_the_source_process(
     kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
 ) -> None:
-    """Nobody can leave the group then; the session timeout bounds how long the partitions are kept."""
+    """The killed process cannot leave the group.  It keeps its partitions until the session timeout."""
     app, _ = started(session_ms=6_000)
     begin = time.monotonic()
     os.kill(source_of(app), signal.SIGKILL)
@@ -112,7 +115,7 @@ def test_the_drivers_python_is_killed(
 def test_ctrl_c_in_a_terminal_while_a_batch_runs(
     kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
 ) -> None:
-    """It goes to all processes of the terminal.  Only the driver's Python takes it, and can end the batch well."""
+    """The terminal sends SIGINT to all processes.  Only the driver's Python handles it, and finishes the batch."""
     app, name = started()
     app.slow_down(before_s=3)
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 10}, start=10)
@@ -120,7 +123,7 @@ def test_ctrl_c_in_a_terminal_while_a_batch_runs(
     begin = time.monotonic()
     os.killpg(app.pid, signal.SIGINT)
     assert app.wait() == 0
-    assert "clean" in app.log_tail(200).splitlines()  # Spark's own last warnings may come later
+    assert "clean" in app.log_tail(200).splitlines()  # Spark may log its last warnings later
     assert_gone(app, kafka.bootstrap_servers, group, begin)
     assert_exactly_once(app.rows, {(name, 0): 20, (name, 1): 20})
     assert committed(kafka.bootstrap_servers, group, name, [0, 1]) == {0: 20, 1: 20}
@@ -130,7 +133,7 @@ def test_ctrl_c_in_a_terminal_while_a_batch_runs(
 def test_spark_is_stopped_and_the_query_is_not(
     kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
 ) -> None:
-    """The driver ends, without a word to the query."""
+    """The driver stops Spark and exits without stopping the query."""
     app, _ = started(spark_stop="exit")
     begin = time.monotonic()
     app.begin_stop()
@@ -143,7 +146,7 @@ def test_spark_is_stopped_and_the_query_is_not(
 def test_spark_is_stopped_and_the_driver_lives_on(
     kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
 ) -> None:
-    """As in a notebook.  Spark goes on asking the source, which keeps its place until the first record comes."""
+    """As in a notebook: Spark still polls the source, which stays in the group until the first record arrives."""
     app, name = started(spark_stop="live")
     app.begin_stop()
     begin = time.monotonic()

@@ -1,4 +1,4 @@
-"""Real applications under faults, in a fixed order: the short form of ``make soak``, judged by the same oracles."""
+"""Faults in a fixed order hit real applications: a short ``make soak``, with the same checks."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import pytest
 from integration.report import table
 from integration.soak.run import Soak, run
 
-# Each is over before the next one begins.  What a drain does that takes too long, clean restarts, and more than two
-# members are tested under both protocols elsewhere, by test_hand_over, test_shared_group and test_planned_rebalances:
-# among other faults once is enough.
+# Each fault is over before the next one begins.  test_hand_over, test_shared_group and test_planned_rebalances cover
+# slow drains, clean restarts and more than two members under both protocols.  Here one protocol is enough for these.
 OF_BOTH = ("kill application", "pause source past its session", "restart broker")
 APPLICATIONS = {"classic": 3, "consumer": 2}
 FAULTS = {"classic": (*OF_BOTH, "slow batch past its drain"), "consumer": (*OF_BOTH, "rolling restart")}
 
 
-@pytest.mark.timeout(900)  # Spark is started five times
+@pytest.mark.timeout(900)  # starts Spark five times
 def test_nothing_is_lost_and_twice_is_only_what_was_declared(tmp_path: Path, protocol: str) -> None:
-    """An application is killed, a member sleeps, a broker restarts; a batch is slow, or all are restarted."""
+    """The faults: a killed application, a suspended member, a broker restart, and a slow batch or a rolling restart."""
     faults = FAULTS[protocol]
     soak = Soak(
         seed=1,

@@ -1,4 +1,4 @@
-"""What a real broker wrote into ``__consumer_offsets``, read, and told by the command line, under both protocols."""
+"""The command line reads and reports the ``__consumer_offsets`` of a real broker, under both protocols."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def group() -> str:
 
 @dataclass
 class Group:
-    """Members of one group, that poll and commit when the test says."""
+    """Members of one group.  They poll and commit only when the test calls a method."""
 
     bootstrap: str
     name: str
@@ -70,7 +70,7 @@ class Group:
     extra: dict[str, str] = field(default_factory=dict)
 
     def join(self, topic: str, *client_ids: str, beside: Group | None = None) -> None:
-        """Join, and wait until all members have partitions, with those of another object that are in the group."""
+        """Join, and wait until all members have partitions, including the members of ``beside``."""
         for client_id in client_ids:
             self.members[client_id] = Consumer(
                 {
@@ -94,7 +94,7 @@ class Group:
         wait_for(settled, "all members have partitions", timeout_s=30)
 
     def commit(self, topic: str, offsets: dict[int, int]) -> None:
-        """Each member commits what it has."""
+        """Let each member commit the offsets of its own partitions."""
         for consumer in self.members.values():
             mine = {tp.partition for tp in consumer.assignment()}
             parts = [KafkaPartition(topic, p, offset) for p, offset in offsets.items() if p in mine]
@@ -125,14 +125,14 @@ def inspection(kafka: Kafka) -> Iterator[Cluster]:
 
 
 def told(bootstrap: str, command: str, group: str, *options: str, code: int = 0) -> list[Document]:
-    """What a command prints with ``--json``, an object a line."""
+    """Run a command with ``--json`` and return its objects, one for each line."""
     found = CliRunner().invoke(kafka_group, [command, "-b", bootstrap, "--json", *options, group])
     assert found.exit_code == code, found.output
     return [json.loads(line) for line in found.stdout.splitlines()]
 
 
 def empty(inspection: Cluster, group: str) -> bool:
-    """Whether a coordinator, which a new cluster has to make first, says that the group has committed nothing."""
+    """Return whether a coordinator answers that the group has no commits.  A new cluster must first create it."""
     with suppress(TryAgainError):
         return inspection.all_committed(group) == ({}, {})
     return False
@@ -143,7 +143,7 @@ def moves(entries: list[Document], partition: int = 0) -> list[tuple[str, int | 
 
 
 def one_after_the_other(text: str) -> list[Any]:
-    """The JSON of Kafka's formatter, which puts nothing between two records, and complaints behind the last one."""
+    """Parse the JSON of Kafka's formatter: it writes no separator between records, and warnings after the last one."""
     found, at = [], text.index("{")
     while text[at : at + 1] == "{":
         document, at = json.JSONDecoder().raw_decode(text, at)
@@ -152,7 +152,7 @@ def one_after_the_other(text: str) -> list[Any]:
 
 
 def everything(bootstrap: str) -> list[tuple[bytes | None, bytes | None]]:
-    """All records of the offsets topic, aborted ones as well."""
+    """Return all records of the offsets topic, including aborted ones."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -190,7 +190,7 @@ def test_every_record_of_a_real_broker_is_decoded_as_kafkas_own_tool_does(
     members.commit(name, dict.fromkeys(range(4), 5))
     members.leave()
     reset(kafka.bootstrap_servers, group, name, {0: 2})
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})  # kept: without it the answer does not come
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})  # keep the client until the answer arrives
     admin.delete_consumer_groups([group])[group].result(30)
     found = everything(kafka.bootstrap_servers)
     assert [record for pair in found if isinstance(record := decode(*pair), UndecodableRecord)] == []
@@ -201,7 +201,7 @@ def test_every_record_of_a_real_broker_is_decoded_as_kafkas_own_tool_does(
         assert ClassicGroup in kinds
     else:
         assert kinds >= {ConsumerGroupEpoch, ConsumerMember, CurrentAssignment}
-    # And Kafka's own tool reads the same commits, in the same order.
+    # Kafka's own tool reads the same commits, in the same order.
     told_by_kafka = run_tool(
         CONSOLE_CONSUMER,
         *("--bootstrap-server", kafka.bootstrap_servers, "--topic", OFFSETS_TOPIC, "--from-beginning"),
@@ -236,7 +236,7 @@ def test_describe_and_kafkas_own_tool_agree_column_by_column(
     name = topic(partitions=4)
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 20, 2: 30})
     members.join(name, "alice", "bob")
-    members.commit(name, {0: 10, 1: 5})  # the others were never committed
+    members.commit(name, {0: 10, 1: 5})  # the other partitions never get a commit
 
     def compare() -> None:
         (ours,) = told(kafka.bootstrap_servers, "describe", group, "--no-status")
@@ -278,7 +278,7 @@ def test_lag_is_judged_by_the_last_commits(kafka: Kafka, topic: TopicFactory, me
 
 
 def test_groups_are_where_the_hash_says() -> None:
-    """Under three brokers, so that a wrong partition would most often show another one."""
+    """With three brokers, a wrong partition would in most cases have another leader."""
     with LocalKafka(brokers=3, properties={"offsets.topic.num.partitions": "12"}) as kafka:
         for group in ("orders-etl", "grüße 😀", "polygenelubricants", *(f"etl-{n}" for n in range(6))):
             (found,) = wait_for(lambda group=group: told(kafka.bootstrap_servers, "coordinator", group), "an answer")  # type: ignore[misc]
@@ -373,7 +373,7 @@ def test_only_committed_transactions_are_history(kafka: Kafka, topic: TopicFacto
 def test_a_fenced_commit_is_no_history(
     topic: TopicFactory, members: Group, group: str, inspection: Cluster, kafka: Kafka
 ) -> None:
-    """A zombie tries, and is refused: nothing is written."""
+    """The broker refuses the commit of a zombie and writes nothing."""
     name = topic(partitions=1)
     members.join(name, "alice")
     members.commit(name, {0: 5})
@@ -386,7 +386,7 @@ def test_a_fenced_commit_is_no_history(
 def test_a_topic_that_was_created_again_is_no_rewind(
     kafka: Kafka, topic: TopicFactory, group: str, inspection: Cluster
 ) -> None:
-    """The coordinator ends the offsets of a topic that is deleted."""
+    """The coordinator deletes the offsets of a deleted topic."""
     name = topic(partitions=1)
     tp = TopicPartition(name, 0)
     wait_for(lambda: empty(inspection, group), "a coordinator answers", timeout_s=30)
@@ -394,10 +394,10 @@ def test_a_topic_that_was_created_again_is_no_rewind(
     recreate(kafka.bootstrap_servers, name, 1)
     wait_for(lambda: not inspection.all_committed(group).found, "the offset has ended", timeout_s=30)
     anew = {tp: (Offset(2), None, "")}
-    # A coordinator may learn of the new topic a moment later.
+    # The coordinator may see the new topic a moment later.
     wait_for(lambda: not inspection.commit(group, "", -1, None, anew), "the new topic has an offset", timeout_s=30)
     entries = told(kafka.bootstrap_servers, "history", group)
-    # Kafka 4.3 writes the topic's id beside each offset, whoever has committed.
+    # Kafka 4.3 writes the topic id with each offset, for every client.
     assert [entry["move"] for entry in entries] == ["first", "topic_deleted", "first"]
     assert len({entry["topic_id"] for entry in entries} - {None}) == 2
     assert told(kafka.bootstrap_servers, "rewinds", group) == []
@@ -421,12 +421,12 @@ def test_a_query_of_ours_is_named_by_its_metadata(
     assert (found["lag"], found["partitions"][0]["query_id"]) == (0, query_id)
 
 
-# -- clusters with settings of their own
+# -- clusters with other settings
 
 
 @dataclass(frozen=True)
 class _CommitFor(Request[dict[TopicPartition, int]]):
-    """OffsetCommit as it was before Kafka 2.1: with the time after which the offset ends."""
+    """OffsetCommit before Kafka 2.1, which contains the time until the offset expires."""
 
     group_id: str
     tp: TopicPartition

@@ -1,4 +1,4 @@
-"""Typed keys and values, over real Kafka, by Spark, as stream and as batch; the registry is `SchemaRegistryServer`."""
+"""Typed keys and values from real Kafka, as stream and as batch; the registry is a `SchemaRegistryServer`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ AT = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 @pytest.fixture
 def protocol() -> str:
-    """One protocol is enough: what is decoded is not what is assigned."""
+    """Return one protocol only: decoding does not depend on it."""
     return "classic"
 
 
@@ -70,7 +70,7 @@ def loaded_stream(spark: SparkSession, options: dict[str, str], topic: str, **mo
 
 
 def run(loaded: DataFrame, path: Path) -> list[Row]:
-    """Return the rows of a stream that reads what there is."""
+    """Run a stream with `availableNow` and return its rows."""
     rows: list[Row] = []
     query = (
         loaded.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
@@ -86,7 +86,7 @@ def run(loaded: DataFrame, path: Path) -> list[Row]:
 
 
 def stream(spark: SparkSession, options: dict[str, str], topic: str, path: Path, **more: object) -> list[Row]:
-    """Return the rows of a stream that reads what there is."""
+    """Run a stream with `availableNow` and return its rows."""
     return run(loaded_stream(spark, options, topic, **more), path)
 
 
@@ -173,7 +173,7 @@ def test_a_second_load_of_a_session_has_the_newest_columns(
     options: dict[str, str],
     tmp_path: Path,
 ) -> None:
-    """What was loaded keeps its columns; what is loaded later, to start the query again say, has those of then."""
+    """A loaded DataFrame keeps its columns.  A later `load()`, for example of a restart, has the newest ones."""
     name = topic(1)
     registry.register(f"{name}-value", json.dumps(ORDER))
     asked = {
@@ -207,7 +207,7 @@ def test_bytes_of_confluents_serializer(
         registry.register(f"{name}-{field}", schema)
         conf = {"auto.register.schemas": False, "use.latest.version": True}
         serializers[field] = AvroSerializer(SchemaRegistryClient({"url": url}), schema, conf=conf)
-    payload = b"\x06any"  # whose first byte would be its length
+    payload = b"\x06any"  # Avro would read the first byte as a length
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     made = {field: one(payload, SerializationContext(name, field)) for field, one in serializers.items()}
     producer.produce(name, key=made[MessageField.KEY], value=made[MessageField.VALUE])
@@ -321,7 +321,7 @@ def test_a_large_record_becomes_a_dead_letter_if_its_topic_takes_it(
 ) -> None:
     large = {"max.message.bytes": "4000000"}
     name, letters, narrow = topic(1, config=large), topic(1, config=large), topic(1)
-    value = random.Random(7).randbytes(3_000_000)  # nothing that compression makes smaller
+    value = random.Random(7).randbytes(3_000_000)  # compression cannot make it smaller
     write(kafka, name, value)
     asked = {"valueFormat": "json", "valueSchema": "id INT", "malformedRecords": "deadLetter"}
 
@@ -339,7 +339,7 @@ def test_a_large_record_becomes_a_dead_letter_if_its_topic_takes_it(
 def test_a_topic_for_dead_letters_that_is_missing_is_told_before_anything_is_read(
     spark: SparkSession, kafka: Kafka, topic: TopicFactory, options: dict[str, str], tmp_path: Path
 ) -> None:
-    """All records are fine: the error must not wait for the first that is not."""
+    """The query fails before it needs the topic: all records are valid."""
     name = topic(1)
     write(kafka, name, b'{"id": 1}')
     asked = {"valueFormat": "json", "valueSchema": "id INT", "malformedRecords": "deadLetter"}

@@ -1,4 +1,4 @@
-"""The command line on a real cluster: resets, the doctor, the live view, and histories without the offsets topic."""
+"""The command line on a real cluster: resets, the live view and the doctor."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_query_that_starts_next_tells_who_has_reset_it(
     query = pipeline(name, name="orders-etl", onOffsetRewind="group").run_available()
 
     def done() -> bool:
-        """The query leaves the group a moment after it has ended."""
+        """Return whether the reset succeeds.  A query leaves its group a moment after its end."""
         return run(kafka, "reset", group, "--to", "20", "--execute").exit_code == 0
 
     wait_for(done, "the offset is reset", timeout_s=30)
@@ -114,7 +114,7 @@ def test_a_query_that_starts_next_tells_who_has_reset_it(
     assert [row.offset for row in query.rows] == [*range(50), *range(20, 50)]
 
 
-# -- looking again and again
+# -- the live view
 
 
 def test_the_live_view_sees_throughput_and_a_rebalance(
@@ -126,7 +126,7 @@ def test_the_live_view_sees_throughput_and_a_rebalance(
     members.commit(name, {0: 10, 1: 10})
     looks: list[dict[str, Any]] = []
     options = ["-b", kafka.bootstrap_servers, "--json", "--interval", "0.2", group]
-    # A shell that runs the tests in the background ignores Ctrl-C for them, and what they start.
+    # If a shell runs the tests in the background, their child processes ignore SIGINT.
     program = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     program += "runpy.run_module('pyspark_kafka_group.tools', run_name='__main__')"
     command = [sys.executable, "-c", program, "watch", *options]
@@ -134,7 +134,7 @@ def test_the_live_view_sees_throughput_and_a_rebalance(
         assert watching.stdout is not None
 
         def seen(condition: Callable[[dict[str, Any]], bool]) -> None:
-            """Read looks until one is as expected; each is a line."""
+            """Read views, one for each line, until one meets the condition."""
             deadline = time.monotonic() + 60
             while not looks or not condition(looks[-1]):
                 assert time.monotonic() < deadline, looks[-1:]

@@ -1,4 +1,4 @@
-"""What changes around a running query: partitions, subscriptions, protocols."""
+"""Partitions, topics and subscriptions change while a query runs or is stopped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pipelines = Callable[..., Pipeline]
 def test_added_partitions_are_read_from_their_beginning(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Also with `startingOffsets` latest: records may be there before the group knows of the partition."""
+    """This also holds with `startingOffsets` latest: records may arrive before the group knows the partition."""
     name = topic(1)
     options = {"startingOffsets": "latest", "kafka.topic.metadata.refresh.interval.ms": "1000"}
     queries = [pipeline(name, name=f"etl-{n}", **options).start() for n in range(2)]
@@ -26,7 +26,7 @@ def test_added_partitions_are_read_from_their_beginning(
     wait_for(lambda: sum(len(query.owned()) for query in queries) == 3, "the group knows the added partitions")
     wait_for(lambda: sum(len(query.rows) for query in queries) >= 30, "everything is delivered")
     wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(3)) == 0, "lag 0")
-    wait_for(lambda: all(query.owned() for query in queries), "both have a share")  # the second may have come late
+    wait_for(lambda: all(query.owned() for query in queries), "both have a share")  # the second may have started late
     assert_exactly_once(queries[0].rows + queries[1].rows, {(name, p): 10 for p in range(3)})
     for query in queries:
         assert_orderly(query.events())
@@ -35,7 +35,7 @@ def test_added_partitions_are_read_from_their_beginning(
 def test_a_topic_that_matches_later_is_shared_and_read_from_its_beginning(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Also with `startingOffsets` latest, and by a query that was not running when the topic was created."""
+    """This also holds with `startingOffsets` latest, and if no query ran when the topic was created."""
     first = topic(2)
     options = {
         "subscribePattern": f"{first.rpartition('-')[0]}-.*",
@@ -62,7 +62,7 @@ def test_a_topic_that_matches_later_is_shared_and_read_from_its_beginning(
 def test_a_pattern_that_nothing_matches_waits_for_a_first_topic(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Through Spark: also with `availableNow`, and after a restart."""
+    """A query waits for its first topic, also with `availableNow` and after a restart."""
     names = [topic(1) for _ in range(2)]
     for name in names:
         kafka.delete_topic(name)
@@ -90,7 +90,7 @@ def test_a_pattern_that_nothing_matches_waits_for_a_first_topic(
 def test_a_topic_that_matched_and_was_deleted_while_no_query_ran_is_told(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Regression: its records were lost and nobody said so.  The checkpoint knows what there was to read."""
+    """Regression: the records were lost without an error.  The checkpoint contains the topic, so the query fails."""
     gone, stays = topic(1), topic(1)
     options = {"subscribePattern": f"{gone}|{stays}"}
     for name in (gone, stays):
@@ -110,7 +110,7 @@ def test_a_topic_that_matched_and_was_deleted_while_no_query_ran_is_told(
     assert [e["partitions"] for e in query.events("logChanged")] == [[f"{gone}-0"]]
     produce(kafka.bootstrap_servers, stays, {0: 5})
     query.run_available()
-    again = pipeline(None, name="etl", **options).run_available()  # the checkpoint has forgotten it
+    again = pipeline(None, name="etl", **options).run_available()  # the checkpoint no longer contains the deleted topic
     assert (len(query.rows), again.rows) == (10, [])
 
 
@@ -118,7 +118,7 @@ def test_a_topic_that_matched_and_was_deleted_while_no_query_ran_is_told(
 def test_a_topic_that_came_after_a_first_batch_that_failed_is_read_from_its_beginning(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Regression: with `latest` it started at its end, as if it had been there when the query was started first."""
+    """Regression: with `latest` the query started at the end of the topic, as if it had existed at the first start."""
     name = topic(1)
     options = {"subscribePattern": f"{name}.*", "startingOffsets": "latest"}
 
@@ -154,7 +154,7 @@ def test_members_with_different_subscriptions_share_what_both_want(
 def test_topic_that_was_created_again_while_the_query_was_stopped(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """It ends the query by default, and is read from its beginning where loss is allowed."""
+    """The query fails by default.  With `failOnDataLoss` false, it reads the new topic from its beginning."""
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
     query = pipeline(name).run_available()

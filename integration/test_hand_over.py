@@ -1,4 +1,4 @@
-"""Partitions move between queries at batch boundaries, and the others do not wait."""
+"""Partitions move between queries at batch boundaries, and other queries do not wait."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 Pipelines = Callable[..., Pipeline]
 
-# Under a stream of records: back to back, the batches of two queries take two cores.
+# For tests with a stream of records: without a pause, the batches of two queries occupy both cores.
 APART = {"processingTime": "500 milliseconds"}
 
 
 def test_a_revoked_partition_leaves_after_its_batch_is_committed(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """The new owner starts where the old one ended, although the group asked in the middle of a batch."""
+    """The new owner starts where the old one stopped, although the group revoked the partition during a batch."""
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
     go_on = threading.Event()
@@ -41,7 +41,7 @@ def test_a_revoked_partition_leaves_after_its_batch_is_committed(
 def test_partitions_that_stay_go_on_while_another_one_drains(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """A third member keeps finishing batches while the first one holds a hand-over up."""
+    """A third member finishes batches while the first one delays a hand-over."""
     name = topic(3)
     hold, held, go_on = threading.Event(), threading.Event(), threading.Event()
 
@@ -75,7 +75,7 @@ def test_partitions_that_stay_go_on_while_another_one_drains(
 def test_a_query_that_is_stopped_between_batches_leaves_nothing_to_repeat(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """`query.stop()` would cut a batch that its sink may have; `pyspark_kafka_group.stop` lets it finish."""
+    """`query.stop()` may interrupt a batch that the sink already has; `pyspark_kafka_group.stop` lets it finish."""
     name = topic(2)
     with Stream(kafka.bootstrap_servers, {name: 2}, per_second=200) as stream:
         leaving = pipeline(name, name="leaving").start()
@@ -94,7 +94,7 @@ def test_a_query_that_is_stopped_between_batches_leaves_nothing_to_repeat(
 def test_a_drain_that_takes_too_long_is_ended_and_declared(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """The other side of the bound: the next owner repeats exactly the range that the event names."""
+    """After `drainTimeoutMs`, the next owner repeats exactly the range that the event `expired` names."""
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
     go_on = threading.Event()

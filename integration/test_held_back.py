@@ -1,4 +1,4 @@
-"""A partition whose leader is down: it is named, its lag stays, and it is read once the leader is back."""
+"""The leader of a partition is down: the query reports the partition, keeps its lag, and reads it later."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Pipelines = Callable[..., Pipeline]
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[LocalKafka]:
-    """Yield a cluster of three brokers whose topics have one replica, unless they are Kafka's own."""
+    """Yield a cluster of three brokers.  Its topics have one replica, except Kafka's internal topics."""
     with LocalKafka(brokers=3) as cluster:
         yield cluster
 
 
 def leaders(cluster: LocalKafka, topic: str) -> dict[int, int]:
-    """Return the id of the broker that leads each partition; -1 where none does."""
+    """Return the id of each partition's leader; -1 if the partition has no leader."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     return {n: part.leader for n, part in admin.list_topics(topic, timeout=20).topics[topic].partitions.items()}
 
@@ -46,7 +46,7 @@ def seen_from_outside(cluster: LocalKafka, group: str) -> GroupView:
 def test_a_partition_without_a_leader_is_named_and_its_lag_stays(
     three: LocalKafka, group: str, pipeline: Pipelines, protocol: str
 ) -> None:
-    """Regression: nothing was said, the lag fell, and `describe` called the partition OK."""
+    """Regression: the query reported nothing, the lag fell, and `describe` called the partition OK."""
     name = f"orders-{protocol}"
     three.create_topic(name, partitions=3)
     servers = three.bootstrap_servers
@@ -65,7 +65,7 @@ def test_a_partition_without_a_leader_is_named_and_its_lag_stays(
     three.kill(leader)
     (held,) = wait_for(lambda: query.events("heldBack"), "it is told that the partition is held back")
     assert f"{name}-0" in held["partitions"]
-    # Until the controllers have noticed, the dead broker is still the leader.
+    # The dead broker stays the leader until the controllers detect its failure.
     assert held["reason"].startswith(("it has no leader", "its broker does not tell where the log ends"))
     assert lag() == 7
     (source,) = metrics.current(query.started)
@@ -78,7 +78,7 @@ def test_a_partition_without_a_leader_is_named_and_its_lag_stays(
     assert (status[0].name, view.status and view.status.name) == ("HELDBACK", "ERR")
     assert any(f"held back, and not part of the lag: {name}-0" in line for line in group_text(group_document(view)))
     query.stop()
-    query.start()  # now where it starts is not known
+    query.start()  # this run cannot find out where the partition starts
     wait_for(lambda: len(query.events("heldBack")) > 1, "the next run tells it, too")
     assert "LEADER_NOT_AVAILABLE" in query.events("heldBack")[1]["reason"]
     three.restart(leader)

@@ -1,4 +1,4 @@
-"""What Kafka's topics and clusters can be like: followers in the reader's rack, compacted topics, large records."""
+"""Features of Kafka's topics and clusters: followers in the reader's rack, compacted topics, large records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KEYS = 5
 
 @pytest.fixture(scope="module")
 def racks() -> Iterator[LocalKafka]:
-    """Yield three brokers, each in a rack of its own, that send readers to the replica in theirs (KIP-392)."""
+    """Yield three brokers in three racks.  They send each reader to the replica in its rack (KIP-392)."""
     selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
     with LocalKafka(brokers=3, properties={"replica.selector.class": selector}) as kafka:
         kafka.create_topic("orders", 1, replication_factor=3)
@@ -63,7 +63,7 @@ def port(kafka: LocalKafka, broker_id: int) -> int:
 def test_records_come_from_the_replica_in_the_rack_of_the_reader(
     racks: LocalKafka, monkeypatch: pytest.MonkeyPatch, rack: str
 ) -> None:
-    """Read directly; the connection says from whom."""
+    """The test reads directly and counts the bytes of each connection."""
     first = leader(racks)
     follower = first % 3 + 1
     answered: Counter[int] = Counter()
@@ -95,7 +95,7 @@ def test_records_come_from_the_replica_in_the_rack_of_the_reader(
 @pytest.mark.parametrize("any_client", ["direct"], indirect=True)
 @pytest.mark.usefixtures("any_client")
 def test_a_follower_that_stalls_is_left_for_the_leader(racks: LocalKafka, caplog: pytest.LogCaptureFixture) -> None:
-    """At once, and for the next reading, too: the leader goes on naming it until the cluster has noticed."""
+    """The reader returns to the leader at once, and stays there: the leader still names the stalled follower."""
     follower = leader(racks) % 3 + 1
     config = reader_config({"bootstrap.servers": racks.bootstrap_servers, "client.rack": f"rack-{follower}"}, "etl")
     options = ReadOptions(columns=("offset",), fail_on_data_loss=True, timeout_s=30)
@@ -133,7 +133,7 @@ def test_a_stream_and_a_batch_read_with_a_rack(
 def test_records_larger_than_a_fetch_are_streamed_read_and_written(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Callable[..., Pipeline], spark: SparkSession
 ) -> None:
-    """Of 10 MB, with a small one between them; a fetch asks for 1 MB of a partition."""
+    """The records have 10 MB, with a small one between them; a fetch requests 1 MB of a partition."""
     limits = {"max.message.bytes": str(LARGE + 1024 * 1024)}
     name, copies = topic(1, config=limits), topic(1, config=limits)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "message.max.bytes": LARGE + 1024 * 1024})
@@ -165,7 +165,7 @@ def compacting() -> Iterator[LocalKafka]:
 def test_a_compacted_topic_is_read_over_its_gaps(
     compacting: LocalKafka, group: str, pipeline: Callable[..., Pipeline], spark: SparkSession
 ) -> None:
-    """The first offsets, many in between, and the last ones before a batch's end are gone."""
+    """Compaction has removed the first offsets, many in between, and the last ones before a batch's end."""
     servers = compacting.bootstrap_servers
     config = {
         "cleanup.policy": "compact",
@@ -185,7 +185,7 @@ def test_a_compacted_topic_is_read_over_its_gaps(
         state(number)
 
     def compacted() -> bool:
-        state(log_ends(servers, [("states", 0)])["states", 0])  # rolls the segment, else nothing is cleaned
+        state(log_ends(servers, [("states", 0)])["states", 0])  # rolls the segment: Kafka never compacts the active one
         return len(compacting.read("states")) < 50
 
     wait_for(compacted, "the topic is compacted")
@@ -199,7 +199,7 @@ def test_a_compacted_topic_is_read_over_its_gaps(
     assert lag(servers, group, "states", [0]) == 0
     whole = spark.read.format("kafka-group").options(**options).option("subscribe", "states").load()
     assert sorted(row.offset for row in whole.select("offset").collect()) == there
-    # Between two records that are left there is none at all.
+    # A range in a gap between two remaining records is empty.
     gap = next(offset for offset in range(1, end) if offset not in there and offset - 1 not in there)
     ends = f'{{"states": {{"0": {gap + 1}}}}}'
     nothing = whole.sparkSession.read.format("kafka-group").options(**options).option("subscribe", "states")

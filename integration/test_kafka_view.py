@@ -1,4 +1,4 @@
-"""What Kafka's own tools see: members, lag, and partitions that move when a query stops."""
+"""Kafka's own tools show the members and the lag of queries, and the partitions that move when a query stops."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Pipelines = Callable[..., Pipeline]
 def test_a_query_is_readable_for_kafkas_tools_and_its_lag_is_zero_within_one_trigger(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Spark's commit of a batch comes with the next one; on an idle topic there is none."""
+    """Spark commits a batch only with the next one, and an idle topic has no next batch."""
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 100, 1: 50})
     query = pipeline(name, name="orders-etl").start()
@@ -51,7 +51,10 @@ def test_lag_is_zero_when_a_run_with_available_now_has_ended(
 def test_partitions_of_a_stopped_query_move_within_seconds(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Not after the session timeout of 45 s: Spark ends the source process with a signal, which must not be the end."""
+    """Spark stops the source process with a signal.  The process leaves the group before it ends.
+
+    Otherwise the partitions would move only after the session timeout of 45 s.
+    """
     name = topic(4)
     leaving = pipeline(name, name="leaving").start()
     staying = pipeline(name, name="staying").start()

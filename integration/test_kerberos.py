@@ -1,4 +1,4 @@
-"""Kerberos, with a KDC of MIT: what goes over our own connections, which need no librdkafka for it."""
+"""Kerberos with an MIT KDC: our own connections log in without librdkafka."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ORDERS = SourcePartition("orders", 0)
 
 @pytest.fixture(scope="module")
 def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
-    """Yield a KDC whose tickets last 4 seconds; this process asks it."""
+    """Yield a KDC whose tickets last 4 seconds, and set this process's environment for it."""
     lacking = missing()
     if lacking:
         skip_without("kerberos", f"no Kerberos: {lacking} (scripts/install-kerberos.sh installs it)")
@@ -53,7 +53,7 @@ def keytab(kdc: Kdc) -> Path:
 
 @pytest.fixture(scope="module")
 def broker(kdc: Kdc) -> Iterator[LocalKafka]:
-    """Yield a broker that takes tickets, asks for another one after 2 seconds, and gives rights to etl alone."""
+    """Yield a broker that accepts tickets and requires a new login every 2 seconds.  Only etl has rights."""
     authorizer = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:etl",
@@ -73,7 +73,7 @@ def broker(kdc: Kdc) -> Iterator[LocalKafka]:
 
 @pytest.fixture
 def properties(broker: LocalKafka, keytab: Path) -> dict[str, str]:
-    """Return properties with a key tab."""
+    """Return the client properties with a keytab."""
     return {
         "bootstrap.servers": broker.secured_bootstrap_servers,
         "security.protocol": "SASL_PLAINTEXT",
@@ -84,7 +84,7 @@ def properties(broker: LocalKafka, keytab: Path) -> dict[str, str]:
 
 
 def committed(properties: Mapping[str, str]) -> int:
-    """Return what the group has committed, asked over a new connection."""
+    """Fetch the group's committed offset over a new connection."""
     requests = connect(properties, client_id="etl")
     assert requests is not None
     try:
@@ -109,7 +109,7 @@ def test_a_key_tab_serves_for_longer_than_a_ticket(properties: dict[str, str], m
         assert ends.ends([ORDERS]) == {ORDERS: RECORDS}
         try:
             assert requests.committed("some-group", [ORDERS], require_stable=True).found[ORDERS].offset == 10
-        except TryAgainError:  # the broker has closed the connection: a query asks again
+        except TryAgainError:  # the broker has closed the connection: a query retries
             lost += 1
         assert rows(properties) == RECORDS
         time.sleep(0.2)
@@ -157,7 +157,7 @@ def test_the_command_line_logs_in(properties: dict[str, str], tmp_path: Path) ->
 
 @pytest.mark.timeout(240)
 def test_batches_are_read_and_show_answers_in_an_application(properties: dict[str, str], tmp_path: Path) -> None:
-    """The member needs a librdkafka with Kerberos, and says so where it has none."""
+    """Batch reads work.  A stream needs a librdkafka with Kerberos, and fails with an error without it."""
     options = {f"kafka.{key}": value for key, value in properties.items()} | {"kafka.group.id": "some-group"}
     run = subprocess.run(
         [sys.executable, "-m", "integration.kerberos_application"],

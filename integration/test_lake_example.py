@@ -1,4 +1,4 @@
-"""The example writes Parquet files: a copy joins late, the first one is killed, and each record is there once."""
+"""The example writes each record once to Parquet files, although a copy joins late and the first one is killed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def orders(bootstrap: str, topic: str, first: int, count: int) -> None:
     assert producer.flush(30) == 0
 
 
-@pytest.mark.timeout(300)  # Spark is started twice
+@pytest.mark.timeout(300)  # starts Spark twice
 def test_a_copy_joins_late_and_the_first_is_killed(
     kafka: Kafka, topic: TopicFactory, group: str, tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -76,7 +76,7 @@ def test_a_copy_joins_late_and_the_first_is_killed(
         wait_until(lambda: share_of("copy-2") == PARTITIONS // 2, "the late copy has its share")
         orders(kafka.bootstrap_servers, name, 500, 500)
         wait_until(all_done, "both have written all")
-        orders(kafka.bootstrap_servers, name, 1000, 500)  # the first one is, or is not, in the middle of them
+        orders(kafka.bootstrap_servers, name, 1000, 500)  # the kill may interrupt the first copy in them
         send(signal.SIGKILL, session(first.pid))
         first.wait()
         wait_until(all_done, "the late copy has written what the first one has left")
@@ -90,6 +90,6 @@ def test_a_copy_joins_late_and_the_first_is_killed(
     assert [folder.name for folder in folders] == ["copy=copy-1", "copy=copy-2"]
     assert all(spark.read.parquet(str(folder)).count() > 0 for folder in folders)
     assert sorted(row.order_id for row in read(spark, lake).collect()) == EXPECTED
-    # A batch that a copy has written, and the next owner of its partitions once more.
+    # Write some rows of a copy once more, as the next owner of its partitions may do.
     spark.read.parquet(str(folders[0])).limit(7).write.parquet(str(lake / "copy=copy-3"))
     assert sorted(row.order_id for row in read(spark, lake).collect()) == EXPECTED

@@ -1,4 +1,4 @@
-"""Many members that join a group with commits at once, as in platformatic/kafka#267: none may fall back to a start."""
+"""Many members join a group with commits at once, as in platformatic/kafka#267; all must start at the commits."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ MEMBERS, PARTITIONS = 20, 100
 def test_twenty_members_that_start_at_once_begin_where_the_group_has_committed(
     kafka: Kafka, topic: TopicFactory, protocol: str, tmp_path: Path
 ) -> None:
-    """They commit, one leaves, all stop, records come, and all start again with `latest`, without checkpoints.
+    """A refused request for committed offsets does not mean that the group has committed nothing.
 
-    Whoever took a refused answer for "nothing is committed" would begin behind those records.
+    The members commit, one leaves, and all stop.  The test produces records.  Then all members start again, with
+    `latest` and without checkpoints.  A member that misreads a refusal would start behind those records.
     """
     run = Run(kafka.bootstrap_servers, topic(PARTITIONS), PARTITIONS, tmp_path, rest_s=0.5)
     found = run.measure(MEMBERS, {"kafka.group.protocol": protocol}, 3.0)

@@ -21,7 +21,7 @@ from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 
 class OtherProgram:
-    """A member that is not ours; it can take its time to give partitions back."""
+    """A member of another program, which may take long to release partitions."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, name: str) -> None:
         self.asked, self.may_answer = threading.Event(), threading.Event()
@@ -60,14 +60,17 @@ class OtherProgram:
 def test_member_that_leaves_during_a_rebalance_leaves_no_ghost(
     kafka: Kafka, topic: TopicFactory, group: str, *, failed: bool
 ) -> None:
-    """Regression: the broker read the request to leave only when the rebalance had ended, and by then the connection
-    was gone; the member kept its partitions for the whole session timeout.  (KIP-848 has no such requests.)"""
+    """Regression: the member kept its partitions for the whole session timeout.
+
+    The broker read the request to leave only after the rebalance, when the member had already closed the connection.
+    KIP-848 has no such requests.
+    """
     name = topic(4)
     slow = OtherProgram(kafka.bootstrap_servers, group, name, "slow")
     others = [slow]
 
     def shown() -> dict[str, set[str]]:
-        with contextlib.suppress(KafkaException):  # a new group has no coordinator yet
+        with contextlib.suppress(KafkaException):  # a new group may have no coordinator yet
             return members(kafka.bootstrap_servers, group)
         return {}
 
@@ -83,7 +86,7 @@ def test_member_that_leaves_during_a_rebalance_leaves_no_ghost(
         assert slow.asked.wait(30), "our member has joined, and the other shall give something back"
         others.append(OtherProgram(kafka.bootstrap_servers, group, name, "third"))
         wait_for(lambda: shown().keys() == {"slow", "ours", "third"}, "a rebalance that waits for the slow member")
-        rejoined = time.monotonic() + 2.0  # several heartbeats: our JoinGroup is on its way
+        rejoined = time.monotonic() + 2.0  # several heartbeats, so that our member has sent JoinGroup
         wait_for(lambda: time.monotonic() > rejoined, "our member has heard of the rebalance")
         if failed:
             ours._thread._fail_later(DataError("records are missing"))
@@ -93,21 +96,23 @@ def test_member_that_leaves_during_a_rebalance_leaves_no_ghost(
         slow.may_answer.set()
         ours.join(30)
         assert not ours.alive
-        wait_for(lambda: "ours" not in shown(), "our member has left", timeout_s=20)  # the session would last 45 s
+        wait_for(lambda: "ours" not in shown(), "our member has left", timeout_s=20)  # the session lasts 45 s
     finally:
         for other in others:
             other.close()
 
 
 def test_member_without_partitions_leaves_no_ghost(kafka: Kafka, topic: TopicFactory, group: str) -> None:
-    """Regression: librdkafka's close() sends no request to leave if nothing is assigned, and the next rebalance of the
-    group waited for the member for the whole session timeout.  (KIP-848 has no such requests.)"""
+    """Regression: the next rebalance of the group waited for the member for the whole session timeout.
+
+    librdkafka's close() sends no request to leave if the member has no partitions.  KIP-848 has no such requests.
+    """
     name = topic(1)
     owner = OtherProgram(kafka.bootstrap_servers, group, name, "owner")
     owner.may_answer.set()
 
     def shown() -> dict[str, set[str]]:
-        with contextlib.suppress(KafkaException):  # a new group has no coordinator yet
+        with contextlib.suppress(KafkaException):  # a new group may have no coordinator yet
             return members(kafka.bootstrap_servers, group)
         return {}
 
@@ -124,6 +129,6 @@ def test_member_without_partitions_leaves_no_ghost(kafka: Kafka, topic: TopicFac
         ours.begin_stop(1.0)
         ours.join(30)
         assert not ours.alive
-        wait_for(lambda: "ours" not in shown(), "our member has left", timeout_s=20)  # the session would last 45 s
+        wait_for(lambda: "ours" not in shown(), "our member has left", timeout_s=20)  # the session lasts 45 s
     finally:
         owner.close()

@@ -1,4 +1,4 @@
-"""Log ends asked of real leaders."""
+"""Log ends fetched from real leaders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_log_ends_depend_on_transactions_that_are_open(kafka: Kafka, topic: Topi
     assert producer.flush(30) == 0
     logs = LogEnds(servers, client_id="etl", read_committed=read_committed)
     try:
-        # One record and the marker of its transaction.
+        # Partition 0 has one record and the marker of its transaction below the open one.
         assert logs.ends(asked) == dict(zip(asked, (2, 0, 0) if read_committed else (3, 2, 0), strict=True))
         producer.commit_transaction(30)
         over = dict(zip(asked, (4, 3, 0), strict=True))
@@ -42,7 +42,7 @@ def test_log_ends_depend_on_transactions_that_are_open(kafka: Kafka, topic: Topi
 
 
 def test_a_broker_that_hangs_costs_only_its_own_partitions() -> None:
-    """Three brokers, one replica each.  The ends of the other two keep coming, without a pause after the first one."""
+    """One of three brokers hangs.  The log ends of the other two arrive without a pause after the first request."""
     with LocalKafka(brokers=3) as kafka:
         kafka.create_topic("orders", 12, replication_factor=1)
         asked = [TopicPartition("orders", n) for n in range(12)]

@@ -1,4 +1,4 @@
-"""Triggers that are far apart: a finished batch is committed, and partitions move, without waiting for the next one."""
+"""Triggers are an hour apart: the query commits a finished batch and releases partitions before the next trigger."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 Pipelines = Callable[..., Pipeline]
 
-# Far below the hour that the next trigger is away, and the 120 s after which a partition leaves in any case.
+# Far below the hour until the next trigger, and below the 120 s after which a partition leaves in any case.
 SOON_S = 20.0
 
 
 @pytest.fixture
 def listened(spark: SparkSession, tmp_path: Path, options: dict[str, str]) -> Iterator[Pipelines]:
-    """Yield a maker of pipelines in a session of its own, with the listener that the others do not have."""
+    """Yield a function that makes pipelines in a separate session with the listener.  Other sessions have none."""
     session = spark.newSession()
     pyspark_kafka_group.register(session)
     pyspark_kafka_group.register(session)
@@ -40,7 +40,7 @@ def listened(spark: SparkSession, tmp_path: Path, options: dict[str, str]) -> It
 
 
 def soon(begin: float, what: str) -> None:
-    """Judge how long something took, and print it: `pytest -rP` shows it."""
+    """Print how long a step took, which `pytest -rP` shows, and check that it was soon."""
     took_s = time.time() - begin
     print(f"{what}: {took_s:.2f} s")
     assert took_s < SOON_S, what
@@ -100,7 +100,7 @@ def test_the_commit_log_releases_a_partition_of_a_finished_batch(
 def test_a_stop_between_two_triggers_leaves_nothing_to_repeat(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """`pyspark_kafka_group.stop` sees in the query's progress what is finished, also without a listener."""
+    """`pyspark_kafka_group.stop` reads the finished batch from the query's progress, also without a listener."""
     name = topic(1)
     produce(kafka.bootstrap_servers, name, {0: 10})
     query = pipeline(name).start(processingTime="1 hour")

@@ -1,6 +1,7 @@
-"""The main paths on another version of Kafka: by default the oldest that is supported, else that of ``KAFKA_VERSION``.
+"""The main paths on the version ``KAFKA_VERSION`` of Kafka, by default the oldest supported one.
 
-The rest of the suite runs on the newest.  ``make compatibility`` runs this file for each row of docs/compatibility.md.
+The other tests run on the newest version.  ``make compatibility`` runs this file for each row of
+docs/compatibility.md.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ each = pytest.mark.parametrize("protocol", PROTOCOLS, indirect=True)
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[Kafka]:
-    """Yield a broker of that version; where the variable is set, all others are of it, too."""
+    """Yield a broker of that version.  If the variable is set, all other brokers have that version as well."""
     with LocalKafka(version=VERSION) as cluster:
         yield cluster
 
@@ -111,7 +112,7 @@ def test_rewound_offsets_are_an_error(kafka: Kafka, topic: TopicFactory, group: 
     produce(kafka.bootstrap_servers, name, {0: 10})
     query = pipeline(name).run_available()
     arguments = ["reset", "-b", kafka.bootstrap_servers, group, "--to", "start", "--execute"]
-    # It is refused until the member of the run above has left.
+    # The command refuses the reset until the member of the run above has left.
     wait_for(lambda: CliRunner().invoke(kafka_group, arguments).exit_code == 0, "the group is reset", timeout_s=30)
     assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 0}
     with pytest.raises(StreamingQueryException, match="onOffsetRewind"):

@@ -1,4 +1,4 @@
-"""What operators' tools see: a scrape beside the broker's own numbers, and what KEDA would make of the group."""
+"""Monitoring: a scrape shows the broker's own numbers, and KEDA would scale the group correctly."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MANIFESTS = Path(__file__).parents[1] / "examples" / "monitoring"
 
 
 def scraped(port: int, group: str) -> Found:
-    """What a scrape shows of a group: by name, and by topic, partition, reason or phase."""
+    """Scrape the metrics of a group.  The key is the name, followed by the topic, partition, reason or phase."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     found = {}
@@ -76,9 +76,9 @@ def test_a_scrape_shows_what_the_broker_says(
         wait_for(lambda: scrape().get(("kafka_group_assigned_partitions", name)) == 2, "two partitions are scraped")
         produce(servers, name, {0: 1})
         assert begun.wait(PATIENCE_S)
-        produce(servers, name, {0: 49, 1: 70}, start=1)  # all of it before the next batch is planned
+        produce(servers, name, {0: 49, 1: 70}, start=1)  # before the source plans the next batch
         first.set()
-        # Spark's progress does not change while that batch runs: the source itself is asked.
+        # Spark's progress does not change while that batch runs.  The exporter asks the source itself.
         found = wait_for(
             lambda: (
                 (now := scrape()).get(("kafka_group_lag", name)) == 119
@@ -105,7 +105,7 @@ def test_a_scrape_shows_what_the_broker_says(
         assert found["kafka_group_generation",] > 0
         running = query.query
         assert running is not None
-        # The other exporter, and the helpers, say the same.
+        # The other exporter and the helpers report the same.
         data = reader.get_metrics_data()
         assert data is not None
         (scope,) = data.resource_metrics[0].scope_metrics
@@ -141,7 +141,7 @@ def test_a_scrape_shows_what_the_broker_says(
 def test_keda_would_scale_on_the_true_lag_and_to_zero(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, manifest: str
 ) -> None:
-    """By KEDA's rules and the manifest's settings, from what the broker says; KEDA itself does not run here."""
+    """The test applies KEDA's rules and the manifest's settings to the broker's offsets.  KEDA itself does not run."""
     name, servers = topic(3), kafka.bootstrap_servers
     (trigger,) = yaml.safe_load((MANIFESTS / manifest).read_text(encoding="utf-8"))["spec"]["triggers"]
     assert trigger["type"] == "kafka"
@@ -151,7 +151,7 @@ def test_keda_would_scale_on_the_true_lag_and_to_zero(
         return KafkaTrigger(settings, bootstrap=servers, group=group, topic=name, partitions=3)
 
     assert keda().look() == Scaling(active=False, lag=0), "nothing to read, nothing committed"
-    # Transactions: the log ends behind a control record, and with an aborted record, which nobody reads.
+    # With transactions, the log ends with an aborted record and its control record, which no consumer reads.
     producer = Producer({"bootstrap.servers": servers, "transactional.id": name})
     producer.init_transactions(30)
     for end in (producer.commit_transaction, producer.abort_transaction):

@@ -1,6 +1,6 @@
-"""From Spark's own Kafka source to this one and back: nothing is lost, and nothing is read twice.
+"""A query moves from Spark's own Kafka source to this one and back, and reads each record once.
 
-The Python code of ``docs/migration.md`` runs here.
+These tests also run the Python code of ``docs/migration.md``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def all_of(topic: str, counts: dict[int, int]) -> Records:
 
 
 class Sink:
-    """Takes what queries read, and fails in one batch if told to."""
+    """Counts the records that queries read.  It fails in batch ``fails_in``, if set."""
 
     def __init__(self) -> None:
         self.finished: Records = Counter()
@@ -55,7 +55,7 @@ class Sink:
         self.finished.update(rows)
 
     def run(self, stream: DataFrame, checkpoint: Path, *, fails_in: int | None = None) -> None:
-        """Run a query until it has read what there is, or until the sink fails."""
+        """Run a query until it has read everything, or until the sink fails."""
         self.fails_in = fails_in
         writer = stream.writeStream.foreachBatch(self.take).option("checkpointLocation", str(checkpoint))
         try:
@@ -71,7 +71,7 @@ class Sink:
 
 
 def command(kafka: Kafka, name: str, *arguments: str, code: int = 0) -> tuple[str, str]:
-    """Run ``kafka-group`` and return its output and its messages."""
+    """Run ``kafka-group`` and return its standard output and standard error."""
     found = CliRunner().invoke(kafka_group, [name, "-b", kafka.bootstrap_servers, *arguments])
     assert found.exit_code == code, found.output
     return found.stdout, found.stderr
@@ -79,13 +79,13 @@ def command(kafka: Kafka, name: str, *arguments: str, code: int = 0) -> tuple[st
 
 @pytest.fixture(scope="module")
 def with_jars(spark: SparkSession) -> SparkSession:
-    """Return the session with Spark's own source in it."""
+    """Return the session with Spark's own source."""
     return with_builtin_source(spark)
 
 
 @pytest.fixture
 def stream(with_jars: SparkSession, kafka: Kafka, group: str) -> Callable[..., DataFrame]:
-    """Return a maker of streams: ``stream(BUILT_IN, topic, **options)``."""
+    """Return a function that makes streams: ``stream(BUILT_IN, topic, **options)``."""
 
     def make(source: str, topic: str, **options: str) -> DataFrame:
         of_group = {"kafka.group.id": group, "kafka.group.protocol": "consumer"} if source == OURS else {}
@@ -97,7 +97,7 @@ def stream(with_jars: SparkSession, kafka: Kafka, group: str) -> Callable[..., D
 
 @pytest.fixture
 def conf(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
-    """Yield what sets a configuration of the session for this test."""
+    """Yield a function that sets a configuration of the session for this test."""
     names: set[str] = set()
 
     def set_one(name: str, value: str) -> None:
@@ -122,7 +122,7 @@ def test_a_query_continues_where_one_of_sparks_own_source_has_stopped(
     tmp_path: Path,
     version: str,
 ) -> None:
-    """After the last batch that is finished; also in partitions that the old query has not seen."""
+    """The new query starts after the last finished batch, also in partitions that the old query has not seen."""
     conf("spark.sql.streaming.offsetLog.formatVersion", version)
     name, old, sink = topic(3), tmp_path / "old", Sink()
     produce(kafka.bootstrap_servers, name, {0: 30, 1: 30})
@@ -149,7 +149,7 @@ def test_a_query_continues_where_one_of_sparks_own_source_has_stopped(
 def test_a_query_that_has_finished_nothing_continues_where_it_began(
     kafka: Kafka, topic: TopicFactory, group: str, stream: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
-    """Not at the end of the log: what came since the beginning belongs to the new query."""
+    """The new query starts where the old one started, not at the end of the log, and reads all records since then."""
     name, sink = topic(2), Sink()
     produce(kafka.bootstrap_servers, name, {0: 6, 1: 3})
     starts = json.dumps({name: {"0": 4, "1": 3}})
@@ -168,7 +168,7 @@ def test_each_source_of_a_query_is_imported_by_its_number(
     stream: Callable[..., DataFrame],
     tmp_path: Path,
 ) -> None:
-    """The query has a source of another kind between two of Kafka."""
+    """The query has a source of another kind between two Kafka sources."""
     orders, returns, sink = topic(1), topic(2), Sink()
     returning = f"{group}-returns"
 
@@ -199,7 +199,7 @@ def test_each_source_of_a_query_is_imported_by_its_number(
 def test_records_of_an_open_transaction_that_spark_has_read_are_not_read_again(
     kafka: Kafka, topic: TopicFactory, group: str, stream: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
-    """Spark's own source reads uncommitted records.  It may stop where this one must not read yet."""
+    """Spark's own source reads uncommitted records.  It may stop behind the last offset that this one may read."""
     name, sink = topic(1), Sink()
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
     producer.init_transactions(30)
@@ -230,7 +230,7 @@ def test_sparks_own_source_continues_where_a_group_has_stopped(
     pipeline: Callable[..., Pipeline],
     tmp_path: Path,
 ) -> None:
-    """In the middle of the log, also in a partition that the group has never read."""
+    """Spark's source starts in the middle of the log, and reads partitions that the group has never read."""
     name, sink = topic(2), Sink()
     produce(kafka.bootstrap_servers, name, {0: 300, 1: 300})
     query = pipeline(name, maxOffsetsPerTrigger=40).start()
@@ -251,7 +251,7 @@ def test_sparks_own_source_continues_where_a_group_has_stopped(
 
 
 def exported(kafka: Kafka, group: str, name: str) -> tuple[str, str] | None:
-    """Return what the command prints, once the brokers know of three partitions."""
+    """Return the output of the command, or None while it contains fewer than three partitions."""
     starts, said = command(kafka, "export-checkpoint", group)
     return (starts, said) if len(json.loads(starts)[name]) == 3 else None
 
@@ -267,7 +267,7 @@ def test_a_file_sink_needs_a_new_path_with_a_new_checkpoint(
     stream: Callable[..., DataFrame],
     tmp_path: Path,
 ) -> None:
-    """Spark's file sink skips batches whose number it has, whichever query wrote them; the page warns of it."""
+    """Spark's file sink skips the batch numbers that it has, also those of another query.  The page warns of this."""
     name = topic(1)
     produce(kafka.bootstrap_servers, name, {0: 5})
 
@@ -296,7 +296,7 @@ def blocks(heading: str) -> list[str]:
 
 
 class Page:
-    """Runs code of the page with the names of a test."""
+    """Runs code of the page with the topic, group and folders of a test."""
 
     def __init__(self, spark: SparkSession, kafka: Kafka, topic: str, group: str, folder: Path) -> None:
         self._spark = spark
@@ -313,7 +313,7 @@ class Page:
         return re.sub(r'"([\w-]+-(?:checkpoint|out))"', lambda found: f'"{self._folder / found[1]}"', written)
 
     def run(self, written: str, **names: Any) -> None:
-        """Run the code, and its query until it has read everything."""
+        """Run the code, and wait until its query has read everything."""
         found: dict[str, Any] = {"spark": self._spark, **names}
         exec(self.code(written), found)
         query: StreamingQuery = found["query"]
@@ -367,7 +367,7 @@ def test_the_code_moves_a_query_there_and_back(
 def test_the_code_continues_where_a_dstream_has_committed(
     kafka: Kafka, orders: str, group: str, page: Page, tmp_path: Path
 ) -> None:
-    """A DStream commits as any program does that is no member."""
+    """A DStream commits like any program that is not a member of the group."""
     (after,) = blocks("From a DStream")
     produce(kafka.bootstrap_servers, orders, {0: 5, 1: 3})
     reset(kafka.bootstrap_servers, group, orders, {0: 4, 1: 1})

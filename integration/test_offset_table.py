@@ -1,4 +1,4 @@
-"""The offset table on a real PostgreSQL, and called by a real Spark; Kafka is not needed for what is tested here."""
+"""The offset table with a real PostgreSQL and a real Spark.  These tests need no Kafka."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run(url: str, seed: int, faulty: Faulty, happened: Counter[str]) -> tuple[li
 
 
 def test_no_row_is_lost_or_doubled_in_any_order_of_writers(url: str) -> None:
-    """What tests/stores/test_exactly_once.py does with SQLite; here the locks are those of rows."""
+    """The same as tests/stores/test_exactly_once.py with SQLite, but with PostgreSQL's row locks."""
     execute(url, CREATE_ROWS)
     happened: Counter[str] = Counter()
     for seed in range(10):
@@ -70,13 +70,13 @@ def test_without_the_locks_of_rows_writers_double(url: str, monkeypatch: pytest.
         try:
             return bool(run(url, seed, Faulty(), Counter())[1])
         except TableBehindError:
-            return False  # a writer has lowered the offset of another one, and that was noticed
+            return False  # a writer lowered the offset of another one, and the table detected it
 
     assert any(doubles(seed) for seed in range(30))
 
 
 def test_a_suspended_writer_loses_its_locks_after_the_idle_timeout(url: str) -> None:
-    """It neither blocks the next owner for ever, nor can it write when it wakes up."""
+    """The suspended writer does not block the next owner for ever, and cannot write after it resumes."""
     rows = OffsetRows(consumer="etl", table="kafka_offsets")
     sleeper = Database.checked(url, lock_timeout_s=60.0, idle_timeout_s=0.5)
     other = Database.checked(url, lock_timeout_s=30.0, idle_timeout_s=60.0)
@@ -85,7 +85,7 @@ def test_a_suspended_writer_loses_its_locks_after_the_idle_timeout(url: str) -> 
     with pytest.raises(sa.exc.DBAPIError, match="idle-in-transaction timeout"), sleeper.transaction() as late:
         rows.lock(late, TP)
         with other.transaction() as connection:
-            rows.lock(connection, TP)  # waits until PostgreSQL has ended the sleeper
+            rows.lock(connection, TP)  # waits until PostgreSQL has terminated the sleeper
             rows.store(connection, TP, 7)  # type: ignore[arg-type]
         rows.store(late, TP, 5)  # type: ignore[arg-type]
     with other.transaction() as connection:
@@ -112,7 +112,7 @@ def _lock(database: Database, rows: OffsetRows) -> None:
     ("role", "used"), [("off", "on"), ("local", "on"), ("remote_write", "on"), ("remote_apply", "remote_apply")]
 )
 def test_a_commit_waits_for_the_disk_whatever_the_role_says(url: str, role: str, used: str) -> None:
-    """Also for that of a synchronous standby."""
+    """The commit also waits for the disk of a synchronous standby."""
     relaxed = f"{url}%20-csynchronous_commit%3D{role}"
     assert execute(relaxed, "SHOW synchronous_commit") == [(role,)]
     database = Database.checked(relaxed, lock_timeout_s=1.0, idle_timeout_s=1.0)
@@ -125,7 +125,7 @@ def test_a_commit_waits_for_the_disk_whatever_the_role_says(url: str, role: str,
 
 
 def one_record(**columns: pa.Array) -> pa.RecordBatch:
-    """Rows of the records ``orders-0`` from offset 0 on, with these columns."""
+    """Return a batch with these columns, as records of ``orders-0`` starting at offset 0."""
     count = len(next(iter(columns.values())))
     source = {
         "topic": pa.array(["orders"] * count),
@@ -147,7 +147,7 @@ def task(url: str, write_rows: WriteRows, rows: pa.RecordBatch, *, lock_timeout_
 def test_text_is_utf_8_whatever_the_client_encoding(
     postgres: str, url: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also in a database of LATIN1, where a character that it lacks is refused."""
+    """A LATIN1 database also gets correct text, and refuses characters that LATIN1 lacks."""
     if where == "database":
         execute_apart(postgres, "DROP DATABASE IF EXISTS latin")
         execute_apart(postgres, "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
@@ -166,14 +166,14 @@ def test_text_is_utf_8_whatever_the_client_encoding(
 
 
 def execute_apart(url: str, statement: str) -> None:
-    """Run a statement that no transaction may hold."""
+    """Run a statement that PostgreSQL does not allow in a transaction."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(statement)
 
 
 @pytest.mark.parametrize("what", ["rollback", "commit"])
 def test_a_function_that_ends_the_transaction_through_the_driver_is_noticed(url: str, what: str) -> None:
-    """The ordinary way to skip a row in psycopg; it would lose the rows before, and raise the offset."""
+    """Programs of psycopg usually skip a row this way.  Here it would lose earlier rows and raise the offset."""
     execute(url, "CREATE TABLE t (id bigint PRIMARY KEY)")
     execute(url, "INSERT INTO t VALUES (2)")
 
@@ -254,7 +254,7 @@ def test_a_timestamp_without_a_zone_is_utc_on_all_executors(
 
 
 def test_a_table_that_has_lost_its_key_is_refused(url: str) -> None:
-    """When it is used first, and by the server if that was before."""
+    """The offset table refuses it at its first use; later the server refuses the statement."""
     execute(url, "CREATE TABLE t (a text)")
     rows = one_record(a=pa.array(["x"]))
     task(url, into("t"), rows)
@@ -271,7 +271,7 @@ def test_a_table_that_has_lost_its_key_is_refused(url: str) -> None:
 
 
 def test_a_unique_index_is_a_key(url: str) -> None:
-    """Regression: only a primary key or a constraint was one, though PostgreSQL takes an index for either."""
+    """Regression: the check accepted only a primary key or a constraint, though PostgreSQL also accepts an index."""
     execute(url, "CREATE TABLE t (a text)")
     task(url, into("t"), one_record(a=pa.array(["x"])))
     execute(url, "CREATE TABLE copy AS SELECT * FROM kafka_offsets")
@@ -282,7 +282,7 @@ def test_a_unique_index_is_a_key(url: str) -> None:
 
 
 def test_the_offset_table_is_that_of_the_driver_wherever_executors_look_first(url: str) -> None:
-    """The user's function may change the search path, and so may an executor's environment."""
+    """The user's function or an executor's environment may change the search path."""
     execute(url, "CREATE TABLE t (a text)")
     offsets = OffsetTable(url, "etl")
     offsets.set_offsets("orders", {0: 0})
@@ -293,7 +293,7 @@ def test_the_offset_table_is_that_of_the_driver_wherever_executors_look_first(ur
 
 
 def records(spark: SparkSession, *, partitions: int = 3, start: int = 0, count: int = 100) -> DataFrame:
-    """A batch as the source gives it, with the records of each partition in many tasks."""
+    """Return a batch like one of the source, with the records of each partition in many tasks."""
     columns = ["'orders' AS topic", f"CAST(id % {partitions} AS INT) AS partition", f"id DIV {partitions} AS offset"]
     return spark.range(start * partitions, (start + count) * partitions).selectExpr(*columns).repartition(5)
 
@@ -338,7 +338,7 @@ def test_a_batch_is_written_once_however_its_rows_are_spread(spark: SparkSession
 
 
 def test_what_failed_is_written_by_the_next_run(spark: SparkSession, database_url: str) -> None:
-    """One partition's task fails after its rows are written: they are rolled back, those of other tasks stay."""
+    """A task fails after it has written its rows.  The database rolls them back, and keeps the rows of other tasks."""
     _, count = create_and_count(database_url)
 
     def fail_for_one(connection: Any, rows: Any) -> None:
@@ -354,7 +354,7 @@ def test_what_failed_is_written_by_the_next_run(spark: SparkSession, database_ur
 
 
 def test_a_second_write_of_a_batch_is_refused(spark: SparkSession, database_url: str) -> None:
-    """It would find everything written, and write nothing, without a word."""
+    """A second write would find the offsets already stored, and silently write nothing."""
     create_and_count(database_url)
     offsets = OffsetTable(database_url, "etl")
     write = into("orders", columns=["topic", "partition", "offset"])
@@ -379,7 +379,7 @@ def test_a_batch_that_does_not_say_where_its_rows_come_from_is_refused(
 
 
 def test_it_is_called_through_spark_connect_and_after_a_restart_goes_on(tmp_path: Path, url: str) -> None:
-    """There the function runs in a process of its own, with a session that is cloned for it."""
+    """With Spark Connect, the function runs in a separate process with a cloned session."""
     execute(url, 'CREATE TABLE orders (topic text, "partition" int, "offset" bigint)')
     for wanted in (1, 50):
         command = [sys.executable, "-m", "integration.connect_application", str(tmp_path), url, str(wanted)]

@@ -1,4 +1,4 @@
-"""Batch reads give what Spark's own source gives: scenarios with both, see :mod:`integration.parity`."""
+"""Batch reads return the same as Spark's own source: scenarios with both, see :mod:`integration.parity`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from pyspark.sql import DataFrame, SparkSession
 from integration.parity import BUILT_IN, OURS, Run, Scenario, outcomes
 from pyspark_kafka_group.testing import Kafka
 
-pytestmark = pytest.mark.timeout(600)  # the first one waits for all scenarios
+pytestmark = pytest.mark.timeout(600)  # the first test runs all scenarios
 
 AGREE: dict[str, Scenario] = {}
-"""Both give the same rows."""
+"""Scenarios in which both sources return the same rows."""
 
 REFUSED: dict[str, tuple[str, Scenario]] = {}
-"""Both refuse, and ours says this."""
+"""Scenarios that both sources refuse, with a part of our error message."""
 
 READ_AGAIN: dict[str, tuple[str | None, Scenario]] = {}
-"""A DataFrame is read a second time.  Spark's own source looks at the logs again.  Ours reads the same records as
-before, or says that they are gone."""
+"""Scenarios that read a DataFrame twice.  Spark's own source reads the logs again.  Ours reads the same records as
+before, or fails with this error if they are gone."""
 
 
 def agree(scenario: Scenario) -> Scenario:
@@ -62,7 +62,7 @@ def filled(run: Run) -> str:
 
 
 def ten(run: Run, *, deleted: int = 0) -> str:
-    """Return a topic with 0 to 9 in one partition, of which the first ones may be deleted."""
+    """Return a topic with 0 to 9 in one partition, without the first ``deleted`` records."""
     topic = run.topic(1)
     send(run, topic, range(10), 0)
     if deleted:
@@ -78,12 +78,12 @@ def delete_below(run: Run, topic: str, offset: int) -> None:
 
 
 def values_of(records: DataFrame) -> list[str]:
-    """Return the values of records, in order."""
+    """Return the values of records, sorted by number."""
     return sorted((row[0] for row in records.selectExpr("CAST(value AS STRING)").collect()), key=int)
 
 
 def values(run: Run, **options: Any) -> list[str]:
-    """Return the values that are read."""
+    """Read with these options and return the values."""
     return values_of(run.read(**options))
 
 
@@ -119,7 +119,7 @@ READS: dict[str, Callable[[str], dict[str, Any]]] = {
     "a_prefix_of_group_names": lambda topic: {"subscribe": topic, "groupIdPrefix": "mine"},
     "a_group": lambda topic: {"subscribe": topic, "kafka__group__id": "mine"},
 }
-"""Options, and nothing else, on a topic of 21 records."""
+"""Scenarios that only set options, on a topic of 21 records."""
 
 
 def of_filled(run: Run, options: Callable[[str], dict[str, Any]]) -> list[str]:
@@ -135,7 +135,7 @@ LATEST_ELSE = {"startingOffsetsByTimestampStrategy": "latest"}
 NEVER = 2**63 - 1
 
 Times = Callable[[Callable[..., str], list[int]], dict[str, Any]]
-"""Options on a topic with four times; the first argument is :func:`each`, and one number stands for all partitions."""
+"""Options on a topic with four times.  The first argument is :func:`each`; a single number is for all partitions."""
 
 TIMES: dict[str, Times] = {
     "times_at_both_ends": lambda of, at: {START_OF_EACH: of(at[1]), END_OF_EACH: of(at[2])},
@@ -172,7 +172,7 @@ TIMES_REFUSED: dict[str, tuple[str, Times]] = {
 
 
 def of_times(run: Run, options: Times) -> list[str]:
-    """Read 0 to 29 in three partitions, of which each ten have a time, and there is one after that."""
+    """Read 0 to 29 in three partitions.  Each ten share a timestamp, and ``at`` has one more time after them."""
     topic, first = run.topic(), int(time.time() * 1000) - 5000
     for n in range(3):
         for partition in range(3):
@@ -275,7 +275,7 @@ def an_empty_topic(run: Run) -> Any:
 
 @agree
 def filters(run: Run) -> Any:
-    """Queries with several filters on one DataFrame; Spark pushes them to Python sources if a setting says so."""
+    """Run queries with several filters on one DataFrame.  If a setting says so, Spark pushes them to Python sources."""
     topic = filled(run)
     pushing = ("false",) if run.format == BUILT_IN else ("false", "true")
     found = []
@@ -394,13 +394,13 @@ BAD_OPTIONS: dict[str, dict[str, Any]] = {
 
 @agree
 def bad_options(run: Run) -> Any:
-    """Return which are accepted: none."""
+    """Return the names of the bad options that the source accepts: none."""
     accepted = []
     for name, options in BAD_OPTIONS.items():
         try:
             run.read(**options).collect()
             accepted.append(name)
-        except (PySparkException, Exception):  # what a JVM source raises is of many kinds
+        except (PySparkException, Exception):  # a JVM source raises many kinds of errors
             continue
     return accepted
 
@@ -409,13 +409,13 @@ def bad_options(run: Run) -> Any:
 
 
 def read_again(run: Run, topic: str, change: Callable[[Run, str], None], **options: Any) -> dict[str, Any]:
-    """Read a DataFrame, change the topic, and read the same DataFrame again, and then a new one of the same options."""
+    """Read a DataFrame, change the topic, read the DataFrame again, and read a new one with the same options."""
     records = run.read(subscribe=topic, **options)
     before = values_of(records)
     change(run, topic)
     try:
         same: Any = values_of(records)
-    except Exception as problem:  # compared
+    except Exception as problem:  # the tests compare its text
         same = str(problem)
     return {"before": before, "same": same, "new": values(run, subscribe=topic, **options)}
 
@@ -439,7 +439,7 @@ READ_AGAIN["after_records_were_deleted"] = (
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession, kafka: Kafka) -> dict[str, dict[str, Any]]:
-    """Return what either source gave in each scenario."""
+    """Return the rows or the error of both sources in each scenario."""
     expected = {**REFUSED, **READ_AGAIN}
     return outcomes(spark, kafka, {**AGREE, **{name: scenario for name, (_, scenario) in expected.items()}})
 

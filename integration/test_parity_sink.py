@@ -1,4 +1,4 @@
-"""The sink writes what Spark's own writes, and refuses what that refuses: see :mod:`integration.parity`."""
+"""The sink writes and refuses the same as Spark's own: see :mod:`integration.parity`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 from integration.parity import BUILT_IN, OURS, Run, Scenario, outcomes
 from pyspark_kafka_group.testing import ExistingKafka, Kafka
 
-pytestmark = pytest.mark.timeout(600)  # the first one waits for all scenarios
+pytestmark = pytest.mark.timeout(600)  # the first test runs all scenarios
 
 AGREE: dict[str, Scenario] = {}
-"""Both write the same records."""
+"""Scenarios in which both sinks write the same records."""
 
 REFUSED: dict[str, tuple[str, str, Scenario]] = {}
-"""What both errors say, whatever the case, and what only ours says; each of them may be empty."""
+"""Scenarios that both sinks refuse: a text of both errors in lower case, and a text of ours; each may be empty."""
 
 
 def agree(scenario: Scenario) -> Scenario:
@@ -29,7 +29,7 @@ def agree(scenario: Scenario) -> Scenario:
 
 
 def stream(run: Run, *expressions: str, mode: str = "append", grouped: bool = False, **options: Any) -> int:
-    """Write the numbers 1 to 5 as text in a stream, and then 6 to 10; return how many rows its progress shows."""
+    """Write the numbers 1 to 5 in a stream, and then 6 to 10.  Return the number of rows in its progress."""
     with tempfile.TemporaryDirectory() as folder:
         numbers = Path(folder) / "numbers"
         numbers.mkdir()
@@ -53,7 +53,7 @@ def stream(run: Run, *expressions: str, mode: str = "append", grouped: bool = Fa
 
 
 def in_topic(run: Run, topic: str) -> list[Any]:
-    """Return the partition, key, value and headers of what is in a topic, in no order."""
+    """Return the partition, key, value and headers of all records in a topic, sorted."""
     return sorted(
         ([r.partition, _text(r.key), _text(r.value), [[k, _text(v)] for k, v in r.headers]])
         for r in ExistingKafka(run.servers).read(topic)
@@ -65,7 +65,7 @@ def _text(value: bytes | None) -> str:
 
 
 def written(run: Run, topic: str) -> list[Any]:
-    """Return what :func:`in_topic` does, without the partitions."""
+    """Return the result of :func:`in_topic` without the partitions."""
     return sorted(record[1:] for record in in_topic(run, topic))
 
 
@@ -112,7 +112,7 @@ BATCHES: dict[str, tuple[Look, int, str]] = {
         ('7', array(named_struct('key', '', 'value', binary(''))))
         as t(value, headers)""",
     ),
-    # Each record is where Kafka's own partitioner puts it.
+    # Each record is in the partition that Kafka's own partitioner chooses.
     "partitioned_by_key": (
         in_topic,
         7,
@@ -145,7 +145,7 @@ BATCHES: dict[str, tuple[Look, int, str]] = {
     "structs_as_json": (written, 4, "select to_json(struct(*)) as value from range(1, 1000)"),
     "no_rows": (written, 4, "select string(id) as value from range(0)"),
 }
-"""How to look at the topic, how many partitions it has, and the rows that a batch writes."""
+"""The function that reads the topic, its number of partitions, and the rows that a batch writes."""
 
 
 def batch(run: Run, look: Look, partitions: int, rows: str) -> list[Any]:
@@ -186,7 +186,7 @@ STREAMS_REFUSED: dict[str, tuple[str, str, tuple[str, ...], dict[str, Any]]] = {
     "a_key_of_a_wrong_type": ("key must be a(n) string or binary", "", ("CAST(value as INT) as key", "value"), T),
     "a_partition_of_a_wrong_type": ("partition must be a(n) int", "", ("value", "value as partition"), T),
     "a_topic_that_does_not_exist": (
-        "",  # here and below: the session cannot read an error from a task that is of a class in an added jar
+        "",  # here and below: the session cannot load the error class of a task from an added jar
         "Create it, correct the name",
         (),
         {"topic": "no-such-topic", "kafka__max__block__ms": "1500"},
@@ -230,7 +230,7 @@ BATCHES_REFUSED: dict[str, tuple[str, str, str, dict[str, str]]] = {
     ),
     "a_negative_partition": ("-1", "", "'1' as value, -1 as partition", {"topic": "made"}),
 }
-"""What the errors say, the columns, and options; the topic ``made`` is one that is made for it."""
+"""A text of both errors, a text of ours, the columns, and options.  For the topic ``made``, the test creates one."""
 
 
 def refused_stream(run: Run, expressions: tuple[str, ...], options: dict[str, Any]) -> None:
@@ -256,7 +256,7 @@ REFUSED["batch_without_servers"] = "", "Option 'kafka.bootstrap.servers': it is 
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession, kafka: Kafka) -> dict[str, dict[str, Any]]:
-    """Return what either sink has written in each scenario, or its error."""
+    """Return the records or the error of both sinks in each scenario."""
     return outcomes(spark, kafka, {**AGREE, **{name: scenario for name, (*_, scenario) in REFUSED.items()}})
 
 

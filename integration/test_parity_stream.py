@@ -1,6 +1,6 @@
 """The same stream from Spark's own Kafka source and from this one, in one session: rows, batches, tasks, errors.
 
-What the two are asked for differs in the name of the format and in a group id, and what they give differs in nothing.
+The two queries differ only in the name of the format and in a group id.  Their results are equal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 Batch = tuple[int, list[Any]]
-"""How many tasks it had, and its rows."""
+"""The number of its tasks, and its rows."""
 
 
 class Source:
@@ -57,7 +57,7 @@ class Source:
         return query
 
     def run(self, checkpoint: str = "", **options: Any) -> list[Batch]:
-        """Read what there is; the same checkpoint is a restart."""
+        """Read everything and return the batches.  A checkpoint that was used before makes this a restart."""
         batches: list[Batch] = []
         checkpoint = checkpoint or str(time.monotonic_ns())
         query = self.start(checkpoint, batches, {"availableNow": True}, **options)
@@ -65,7 +65,7 @@ class Source:
         return batches
 
     def failure(self, **options: Any) -> str:
-        """Return with what it fails; empty if it does not."""
+        """Return the text of the error; empty if the query succeeds."""
         try:
             self.run(**options)
         except Exception as problem:
@@ -82,7 +82,10 @@ class Both(NamedTuple):
     ours: Source
 
     def run(self, **options: Any) -> list[Batch]:
-        """Read what there is with both; it is the same, and so are tasks where the options say how many."""
+        """Read everything with both, and check that the rows are equal.
+
+        The numbers of tasks must also be equal if an option sets them.
+        """
         theirs, ours = (source.run(**options) for source in self)
         assert [rows for _, rows in ours] == [rows for _, rows in theirs]
         if "minPartitions" in options or "maxRecordsPerPartition" in options:
@@ -90,7 +93,7 @@ class Both(NamedTuple):
         return ours
 
     def values(self, **options: Any) -> dict[int, list[str]]:
-        """Return the values of each partition, of both the same."""
+        """Return the values of each partition, which both return."""
         found: dict[int, list[str]] = {}
         for _, rows in self.run(**options):
             for row in rows:
@@ -103,23 +106,23 @@ class Both(NamedTuple):
 
 @pytest.fixture(scope="module")
 def with_jars(spark: SparkSession) -> SparkSession:
-    """Return the session, with Spark's own source in it."""
+    """Return the session with Spark's own source."""
     return with_builtin_source(spark)
 
 
 @pytest.fixture
 def both(with_jars: SparkSession, kafka: Kafka, group: str, tmp_path: Path) -> Iterator[Both]:
-    """Yield the two, which begin at the beginning unless they are told otherwise."""
+    """Yield both sources.  They start at the beginning by default."""
     servers = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         "startingOffsets": "earliest",
-        # What fails for good fails sooner there.
+        # With these options Spark's own source fails sooner.
         "fetchOffset.numRetries": "1",
         "fetchOffset.retryIntervalMs": "10",
     }
     found = Both(
         Source(with_jars, BUILT_IN, servers, tmp_path),
-        # A group for each checkpoint, as Spark's own source has its offsets there.
+        # A new group for each checkpoint, because Spark's own source keeps its offsets in the checkpoint.
         Source(with_jars, OURS, {**servers, "groupIdPrefix": group, "kafka.group.protocol": "consumer"}, tmp_path),
     )
     yield found
@@ -127,13 +130,13 @@ def both(with_jars: SparkSession, kafka: Kafka, group: str, tmp_path: Path) -> I
         source.stop()
 
 
-# Not long ago, or retention deletes the records.
+# Recent times, or retention would delete the records.
 FIRST = int(time.time() * 1000) - 60_000
 SECOND = FIRST + 1000
 
 
 def send(kafka: Kafka, topic: str, records: dict[int, list[tuple[str, int]]]) -> None:
-    """Produce values with their times, by partition."""
+    """Produce values with their timestamps to each partition."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for partition, values in records.items():
         for value, time_ms in values:
@@ -142,7 +145,7 @@ def send(kafka: Kafka, topic: str, records: dict[int, list[tuple[str, int]]]) ->
 
 
 def test_where_a_new_query_starts(kafka: Kafka, topic: TopicFactory, both: Both) -> None:
-    """Words, offsets and times, and which of them goes before which."""
+    """A query starts at `earliest`, `latest`, offsets or times.  The test also checks their precedence."""
     name = topic(3)
     send(
         kafka,
@@ -179,7 +182,7 @@ def test_where_a_new_query_starts(kafka: Kafka, topic: TopicFactory, both: Both)
 
 
 def test_rows_batches_and_tasks(kafka: Kafka, topic: TopicFactory, both: Both) -> None:
-    """What a row holds, how a batch is limited, and how it is cut into tasks."""
+    """Both return the same rows, limit batches alike, and cut them into the same tasks."""
     name, other = topic(3), topic(1)
     produce(kafka.bootstrap_servers, name, {0: 101, 1: 11, 2: 1})
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -206,7 +209,7 @@ def test_rows_batches_and_tasks(kafka: Kafka, topic: TopicFactory, both: Both) -
 def test_a_batch_waits_for_the_least_number_of_records(
     kafka: Kafka, topic: TopicFactory, both: Both, limit: dict[str, int], expected: list[int]
 ) -> None:
-    """`processAllAvailable` returns while records wait; what is finished is committed meanwhile."""
+    """`processAllAvailable` returns while records wait.  Meanwhile the query commits the finished batches."""
     limits = {"minOffsetsPerTrigger": 10, "maxTriggerDelay": "60m", **limit}
     for source in both:
         name = topic(2)
@@ -268,7 +271,7 @@ def test_bad_options_are_refused_by_both(both: Both) -> None:
 
 
 def test_assigned_partitions_without_a_group(kafka: Kafka, topic: TopicFactory, both: Both) -> None:
-    """The checkpoint alone keeps the offsets, and a partition that is assigned later starts at its beginning."""
+    """Only the checkpoint contains the offsets.  A partition that is added to `assign` starts at its beginning."""
     name = topic(3)
     both.ours._options.pop("groupIdPrefix")
     produce(kafka.bootstrap_servers, name, dict.fromkeys(range(3), 4))
@@ -293,7 +296,7 @@ def test_assigned_partitions_without_a_group(kafka: Kafka, topic: TopicFactory, 
 def test_assigned_partitions_with_a_group(
     kafka: Kafka, topic: TopicFactory, both: Both, group: str, pipeline: Callable[..., Any]
 ) -> None:
-    """It goes on at the group's offsets and commits there, but not beside members of the group."""
+    """The query starts at the group's offsets and commits to the group.  It fails if the group has members."""
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 4, 1: 4})
     mine = {"assign": json.dumps({name: [1]}), "kafka.group.id": group}

@@ -1,4 +1,4 @@
-"""``commitMode=plain`` while the group's coordinator is away, and after the group has given up on a member."""
+"""``commitMode=plain`` while the group's coordinator does not answer, and after the group has evicted a member."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyspark_kafka_group.offsets.start_inputs import RewindPolicy, StartingOffse
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.testing import LocalKafka
 
-# How long the group thread may be busy with anything but the member.
+# The longest time that the group thread may be busy with other work than the member's.
 SERVES_WITHIN_S = 1.0
 
 SESSION_MS = 3000
@@ -31,7 +31,7 @@ SESSION_MS = 3000
 
 @pytest.fixture(scope="module")
 def proxied() -> Iterator[LocalKafka]:
-    """Yield a cluster of the module's own, behind a proxy."""
+    """Yield a cluster behind a proxy that only this module uses."""
     short = {"group.min.session.timeout.ms": "1000", "group.consumer.session.timeout.ms": str(SESSION_MS)}
     short |= {"group.consumer.min.session.timeout.ms": "1000", "group.consumer.heartbeat.interval.ms": "500"}
     short |= {"group.consumer.min.heartbeat.interval.ms": "100"}
@@ -39,12 +39,12 @@ def proxied() -> Iterator[LocalKafka]:
         yield cluster
 
 
-# Of Kafka's API.
+# Kafka's API key.
 OFFSET_COMMIT = 8
 
 
 class Kept(EventLog):
-    """An event log that keeps what it is told."""
+    """An event log that also keeps its events in a list."""
 
     def __init__(self, client_id: str) -> None:
         super().__init__(client_id, None)
@@ -56,14 +56,14 @@ class Kept(EventLog):
 
 
 class Join(Protocol):
-    """Makes a member with plain commits, or a query with ``assign``: ``join(servers, topic)``."""
+    """A function that makes a member with plain commits, or a query with ``assign``: ``join(servers, topic)``."""
 
     def __call__(self, servers: str, topic: str, *, on_rewind: RewindPolicy = RewindPolicy.FAIL) -> Membership: ...
 
 
 @contextmanager
 def joining(group: str, protocol: str | None) -> Iterator[Join]:
-    """Yield a maker of members, or without a protocol of queries with ``assign``."""
+    """Yield a function that makes members or, without a protocol, queries with ``assign``."""
     made: list[Membership] = []
 
     def make(servers: str, topic: str, *, on_rewind: RewindPolicy = RewindPolicy.FAIL) -> Membership:
@@ -114,8 +114,8 @@ def assign(group: str) -> Iterator[Join]:
 
 
 def plan(member: Membership, until: int) -> BatchOffset:
-    """Plan everything up to ``until``, of all partitions that the member owns."""
-    wait_for(lambda: bool(member.state.plannable()), "the member may plan")  # each time of the newest state
+    """Plan a batch up to ``until`` in all partitions that the member owns, and return its end."""
+    wait_for(lambda: bool(member.state.plannable()), "the member may plan")  # the state changes meanwhile
     ranges = {
         tp: PlannedRange(position.epoch, OffsetRange(position.offset, Offset(until)), position.leader_epoch)
         for tp, position in member.state.plannable().items()
@@ -135,7 +135,7 @@ def topic_of(cluster: LocalKafka, group: str) -> str:
 def test_group_thread_goes_on_while_the_coordinator_does_not_answer_a_plain_commit(
     proxied: LocalKafka, group: str, join: Join
 ) -> None:
-    """A revoked partition that waits for the thread would hold up the whole group."""
+    """The whole group would wait if a revoked partition waited for the thread."""
     name = topic_of(proxied, group)
     member = join(proxied.bootstrap_servers, name)
     end = plan(member, 10)
@@ -158,9 +158,9 @@ def test_group_thread_goes_on_while_the_coordinator_does_not_answer_a_plain_comm
 def test_member_that_was_evicted_does_not_commit_plainly(
     proxied: LocalKafka, group: str, join: Join, fault: str, then: str
 ) -> None:
-    """Its commit is on its way when it is cut off; the group gives its partition to another member.
+    """The network cuts off a member during a commit, and the group gives its partition to another member.
 
-    If that one has left when the first one is back, the group is empty, and takes commits from anybody.
+    If the other member leaves before the first one is back, the group is empty.  Then it accepts any commit.
     """
     name = topic_of(proxied, group)
     member = join(proxied.proxied_bootstrap_servers, name)
@@ -187,7 +187,7 @@ def test_member_that_was_evicted_does_not_commit_plainly(
 
 
 def commit_late(cluster: LocalKafka, group: str, topic: str, one: Membership) -> None:
-    """Commit 10 and 20, whose request the network delays until 30 is committed."""
+    """Commit 10, 20 and 30.  The network delays the request of 20 until 30 is committed."""
 
     def offset() -> int:
         return committed(cluster.bootstrap_servers, group, topic, [0])[0]
@@ -208,7 +208,7 @@ def commit_late(cluster: LocalKafka, group: str, topic: str, one: Membership) ->
 
 
 def check_late_commit(cluster: LocalKafka, group: str, join: Join, then: str) -> None:
-    """Let a commit arrive late, and see that it does not stay."""
+    """Let a commit arrive late, and check that the newer offset returns."""
     name, servers = topic_of(cluster, group), cluster.bootstrap_servers
     one = join(cluster.proxied_bootstrap_servers, name)
     commit_late(cluster, group, name, one)
@@ -234,15 +234,15 @@ def check_late_commit(cluster: LocalKafka, group: str, join: Join, then: str) ->
 def test_commit_that_arrives_after_its_successor_does_not_stay(
     proxied: LocalKafka, group: str, join: Join, then: str
 ) -> None:
-    """Regression: it moved the group's offset back, on an idle partition for ever.
+    """Regression: the late commit moved the group's offset back, on an idle partition for ever.
 
-    The next owner repeated what had been committed, and no event said so.
+    The next owner repeated committed records, and no event reported this.
     """
     check_late_commit(proxied, group, join, then)
 
 
 def test_late_commit_of_a_query_with_assign_does_not_stay(proxied: LocalKafka, group: str, assign: Join) -> None:
-    """Regression, as above; and no generation fences it."""
+    """Regression, as above.  Here no generation fences the late commit."""
     check_late_commit(proxied, group, assign, "stays")
 
 
@@ -258,7 +258,7 @@ def test_late_commit_of_a_query_with_assign_does_not_stay(proxied: LocalKafka, g
 def test_reset_while_a_query_with_assign_runs_is_not_overwritten(
     proxied: LocalKafka, group: str, assign: Join, policy: RewindPolicy, then: str
 ) -> None:
-    """Regression: the reset succeeded, and the query's next commit took its place without a word."""
+    """Regression: the reset succeeded, and the query's next commit silently overwrote it."""
     name, servers = topic_of(proxied, group), proxied.bootstrap_servers
     one = assign(servers, name, on_rewind=policy)
     one.finish(plan(one, 30))

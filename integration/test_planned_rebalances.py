@@ -1,4 +1,4 @@
-"""Queries that join and leave cleanly: the short form of ``make rebalances``, judged by the same oracles."""
+"""Queries join and leave cleanly: a short ``make rebalances``, with the same checks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from integration.report import table
 
 @pytest.mark.timeout(900)
 def test_planned_rebalances_lose_nothing_and_repeat_nothing(spark: SparkSession, protocol: str) -> None:
-    """Nothing expires, nothing is lost by a member, and Burrow stays calm while partitions move."""
-    # Up to four members, down to two, and up again.  Batches back to back would leave nothing for who joins.
+    """No batch expires, no member loses a partition, and Burrow reports no problem while partitions move."""
+    # The group grows to four members, shrinks to two, and grows again.  Batches without a pause would leave no
+    # records for a joining member.
     report = run(Rebalances(count=6, seed=1, protocol=protocol, per_second=120.0, trigger_ms=500), spark)
     print(table(report))
     moved = report["hand_overs"]["clean"]["count"]

@@ -1,4 +1,4 @@
-"""`doctor` finds each fault that can be planted on a real broker, and nothing else beside it."""
+"""`doctor` finds each fault that the test plants on a real broker, and reports no other."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def findings(kafka: Kafka, group: str) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture
 def join(kafka: Kafka, group: str) -> Iterator[Join]:
-    """Yield a maker of members, ``join(topics, client_id, **properties)``; each waits until it is in the group."""
+    """Yield a function that makes a member and waits until it has joined: ``join(topics, client_id, **properties)``."""
     made: list[Consumer] = []
 
     def settle() -> bool:
@@ -64,7 +64,7 @@ def join(kafka: Kafka, group: str) -> Iterator[Join]:
 
 
 def until_found(kafka: Kafka, group: str, join: Any, *codes: str) -> dict[str, dict[str, Any]]:
-    """Ask until these codes are found, while members poll; then there is nothing else."""
+    """Run the doctor until it finds these codes, while members poll.  Check that it finds no others."""
     seen: dict[str, dict[str, Any]] = {}
 
     def there() -> bool:
@@ -135,7 +135,7 @@ def test_members_that_come_and_go(kafka: Kafka, topic: TopicFactory, group: str,
 def test_an_instance_id_that_two_processes_have(kafka: Kafka, topic: TopicFactory, group: str, join: Join) -> None:
     name = topic()
     for client_id in ("alice", "bob", "alice", "bob"):
-        # Under the classic protocol brokers keep the client id of the first one in their records.
+        # Under the classic protocol, the brokers' records keep the client id of the first process.
         member = join([name], client_id, group__instance__id="orders-1", group__protocol="consumer")
         wait_for(lambda member=member: member.poll(0.02) or member.assignment(), "it is assigned")  # type: ignore[misc]
         join.made.clear()  # type: ignore[attr-defined]
@@ -151,7 +151,7 @@ def test_batches_that_nearly_take_too_long(kafka: Kafka, topic: TopicFactory, gr
     member = join([name], "slow", **COOPERATIVE, **timeouts)
     wait_for(lambda: member.poll(0.02) or member.assignment(), "it is assigned")
     member.commit(offsets=[KafkaPartition(name, 0, 1)], asynchronous=False)
-    until = time.monotonic() + 5.5  # this is what is measured
+    until = time.monotonic() + 5.5  # the doctor measures this pause between commits
     while time.monotonic() < until:
         member.poll(0.1)
     member.commit(offsets=[KafkaPartition(name, 0, 5)], asynchronous=False)

@@ -1,4 +1,4 @@
-"""A group that changes from the classic protocol to KIP-848, one application after the other, while data flows."""
+"""A group changes from the classic protocol to KIP-848, one application after the other, while data flows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Pipelines = Callable[..., Pipeline]
 def test_a_group_is_upgraded_member_by_member(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Brokers from 4.0 on let members of both protocols share a group (`group.consumer.migration.policy`)."""
+    """Since 4.0, brokers let members of both protocols share a group (`group.consumer.migration.policy`)."""
     name, servers = topic(4), kafka.bootstrap_servers
     old = pipeline(name, name="old", **{"kafka.group.protocol": "classic"}).start()
     old.wait_for_ownership(4)
@@ -33,12 +33,12 @@ def test_a_group_is_upgraded_member_by_member(
     wait_for(lambda: len(old.rows) + len(new.rows) == 400, "both read their part")
     old.stop_cleanly()
     new.wait_for_ownership(4)
-    # An application of the old protocol may join all the same.
+    # An application with the old protocol can still join.
     late = pipeline(name, name="late", **{"kafka.group.protocol": "classic"}).start()
     late.wait_for_ownership(2)
     late.stop_cleanly()
     new.wait_for_ownership(4)
-    # And back from the same checkpoint, as a member of the new protocol.
+    # The first query starts again from its checkpoint, as a member of the new protocol.
     back = pipeline(name, name="old", **{"kafka.group.protocol": "consumer"}).start()
     back.wait_for_ownership(2)
     produce(servers, name, dict.fromkeys(range(4), 50), start=100)
@@ -51,9 +51,10 @@ def test_a_group_is_upgraded_member_by_member(
 def test_a_group_whose_partitions_have_moved_is_upgraded_as_a_whole_under_load(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Brokers cannot keep what librdkafka writes into assignments then (KAFKA-18134), and let no new member in.
+    """After partitions have moved, brokers cannot keep librdkafka's data in assignments, and admit no new member.
 
-    Regression: that one waited for partitions for ever.  It ends with the remedy, the others go on, and that works.
+    See KAFKA-18134.  Regression: the new member waited for partitions for ever.  Now it fails with the remedy, and the
+    others continue.  The test applies the remedy.
     """
     name = topic(4)
     made: list[Pipeline] = []
@@ -83,6 +84,6 @@ def test_a_group_whose_partitions_have_moved_is_upgraded_as_a_whole_under_load(
 
 
 def _recorded(query: Pipeline) -> Member:
-    """Return what a query was given, row by row; nothing of it is declared as possibly twice."""
+    """Return the rows of a query as deliveries, one for each row, without declared duplicates."""
     rows = [Delivery(query.name, r.time, r.batch, r.topic, r.partition, r.offset, r.offset + 1) for r in query.rows]
     return Member(query.name, [], rows)

@@ -1,4 +1,4 @@
-"""What a newcomer does: the quick start step by step, the demo with applications, and a first test."""
+"""The first steps of a new user: the quick start step by step, the demo with applications, and a first test."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ KAFKA_GROUP = [sys.executable, "-m", "pyspark_kafka_group.tools"]
 
 
 def programs(text: str) -> list[str]:
-    """The programs of a page that are marked as steps of this test."""
+    """Return the programs of a page that are marked as steps of this test."""
     return [block for language, block in _STEP.findall(text) if language == "python"]
 
 
 def commands(text: str) -> list[str]:
-    """The shell commands of the marked blocks, without comments."""
+    """Return the shell commands of the marked blocks, without comments."""
     lines = [line for language, block in _STEP.findall(text) if language == "sh" for line in block.splitlines()]
     return [" ".join(shlex.split(line, comments=True)) for line in lines]
 
 
 class Terminals:
-    """Runs commands, each in a terminal of its own: a session, whose processes all get Ctrl-C."""
+    """Runs each command in a separate session, like a terminal: Ctrl-C reaches all its processes."""
 
     def __init__(self, folder: Path, address: str) -> None:
         self._folder = folder
@@ -77,7 +77,7 @@ class Terminals:
             )
 
     def run(self, command: str) -> str:
-        """Run a command that ends by itself, and return its output."""
+        """Run a command until it ends, and return its output."""
         return subprocess.run(
             self._arguments(command),
             cwd=self._folder,
@@ -90,7 +90,7 @@ class Terminals:
         ).stdout
 
     def wait_for_output(self, command: str, pattern: str) -> None:
-        """Wait until the output of a running command has a line like this."""
+        """Wait until the output of a running command has a line that matches the pattern."""
 
         def there() -> bool:
             assert self._started[command].poll() is None, self.output(command)
@@ -104,14 +104,14 @@ class Terminals:
         return self._started[command].wait(PATIENCE_S)
 
     def output(self, command: str) -> str:
-        """Return what a running command has printed."""
+        """Return the output of a command so far."""
         return self._output(command).read_text(errors="replace")
 
     def _output(self, command: str) -> Path:
         return self._folder / f"{re.sub(r'[^a-z]+', '-', command)}.log"
 
     def left(self) -> list[int]:
-        """Return the processes that are left of all that was started: they have the folder in their environment."""
+        """Return the processes that still run, with all their children.  Their environment contains the folder."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
@@ -120,7 +120,7 @@ class Terminals:
         return found
 
     def close(self) -> None:
-        """Leave no process behind."""
+        """Kill all processes that still run."""
         kill(signal.SIGKILL, self.left())
         for process in self._started.values():
             process.wait()
@@ -139,17 +139,17 @@ def terminals(tmp_path: Path, port: int) -> Iterator[Terminals]:
 
 
 def shares(described: str) -> dict[str, int]:
-    """How many partitions each client has, as the last column of ``describe`` and ``watch`` shows."""
+    """Return how many partitions each client has, from the last column of ``describe`` or ``watch``."""
     return dict(Counter(re.findall(r"^orders .* (\S+)-[0-9a-f]{8}$", described, re.MULTILINE)))
 
 
 def data_left(folder: Path) -> list[str]:
-    """The folders of Kafka and of the demo; those of the source's control sockets stay for the next run."""
+    """Return the remaining folders of Kafka and of the demo.  The folders of the control sockets may remain."""
     names = [path.name for path in folder.glob("kafka-*") if path.is_dir()]
     return [name for name in names if not name.startswith(("kafka-group-queries-", "kafka-group-sources-"))]
 
 
-@pytest.mark.timeout(400)  # Spark is started twice
+@pytest.mark.timeout(400)  # starts Spark twice
 def test_the_quick_start_step_by_step(terminals: Terminals, port: int, tmp_path: Path) -> None:
     demo, one, two, describe = (
         "kafka-group demo",
@@ -190,7 +190,7 @@ def test_the_readme_begins_like_the_quick_start() -> None:
     assert others == list(dict.fromkeys(commands(QUICK_START.read_text(encoding="utf-8"))))
 
 
-@pytest.mark.timeout(400)  # Spark is started twice
+@pytest.mark.timeout(400)  # starts Spark twice
 def test_the_demo_with_applications(terminals: Terminals, port: int, tmp_path: Path) -> None:
     command = f"kafka-group demo --port {port} --applications 2"
     terminals.start(command)

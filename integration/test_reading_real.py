@@ -1,4 +1,4 @@
-"""Ranges read from real Kafka: what the mock cluster cannot show."""
+"""Ranges read from real Kafka, for cases that the mock cluster does not cover."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def values(batches: list[pa.RecordBatch]) -> list[Any]:
 
 
 class Transactions:
-    """A topic with one finished transaction after the other: offsets of records, and of their control records."""
+    """A topic with a series of finished transactions, and the offsets of their records."""
 
     def __init__(self, kafka: Kafka, topic: str) -> None:
         self.kafka = kafka
@@ -126,7 +126,7 @@ def transactions(kafka: Kafka) -> Iterator[Transactions]:
 
 
 def test_only_committed_records_are_read_whatever_the_range(transactions: Transactions) -> None:
-    # Each range: starts and ends within, before, at and after committed, aborted and control records.
+    # All ranges: each start and end lies in, before, at or after committed, aborted and control records.
     for start in range(transactions.end):
         for until in range(start + 1, transactions.end + 1):
             expected = [v for offset, v in transactions.committed.items() if start <= offset < until]
@@ -189,7 +189,7 @@ def test_keys_values_and_headers_arrive_as_they_were_sent(kafka: Kafka, topic: T
 def test_the_kind_of_timestamp_is_told_as_spark_tells_it(
     kafka: Kafka, topic: TopicFactory, kind: str, spark_id: int
 ) -> None:
-    name = topic(config={"message.timestamp.type": kind, "retention.ms": "-1"})  # the record is old
+    name = topic(config={"message.timestamp.type": kind, "retention.ms": "-1"})  # so that Kafka keeps the old record
     produce(producer(kafka), name, [b"v"], timestamp=1_700_000_000_123)
     batches = read(kafka, name, 0, 1)
     assert column(batches, "timestampType") == [spark_id]
@@ -212,7 +212,7 @@ def test_large_values_arrive_whole_in_batches_of_bounded_size(kafka: Kafka, topi
 
 @pytest.fixture
 def trimmed(kafka: Kafka, topic: TopicFactory) -> str:
-    """A topic that once had the records [0, 100), and now has [40, 100)."""
+    """Return a topic that had the records [0, 100) and now has [40, 100)."""
     name = topic()
     produce(producer(kafka), name, numbered(0, 100))
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})

@@ -1,4 +1,4 @@
-"""A query starts again with an unfinished batch, and meanwhile the group has changed."""
+"""A query restarts with an unfinished batch, after the group has changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Pipelines = Callable[..., Pipeline]
 
 
 class FailingOnce:
-    """Fails the sink of one batch, before it has written anything."""
+    """Fails one batch once, before the sink has written anything."""
 
     def __init__(self, batch: int) -> None:
         self._batch = batch
@@ -41,7 +41,10 @@ class FailingOnce:
 
 
 class HeldThenFailing:
-    """Holds a batch until it is released, and then fails it: its query owns the partitions, and writes nothing."""
+    """Blocks a batch until the test releases it, and then fails it.
+
+    Meanwhile the query owns the partitions and writes nothing.
+    """
 
     def __init__(self) -> None:
         self.released = threading.Event()
@@ -52,14 +55,14 @@ class HeldThenFailing:
 
 
 def produce_one_batch(bootstrap: str, topic: str, counts: Mapping[int, int], query: Pipeline, *, start: int) -> None:
-    """Produce while the query is stopped: one that runs may plan the first of the records before the last are there."""
+    """Stop the query, produce, and start it.  A running query might plan a batch before all records have arrived."""
     query.stop()
     produce(bootstrap, topic, counts, start=start)
     query.start()
 
 
 def once_per_batch(rows: Iterable[Row]) -> set[Row]:
-    """Return what a sink holds that replaces a batch which it is given again, as Spark's contract says."""
+    """Return the rows in a sink that replaces a batch when it runs again, as Spark's contract requires."""
     return {row._replace(time=0.0) for row in rows}
 
 
@@ -67,7 +70,7 @@ def once_per_batch(rows: Iterable[Row]) -> set[Row]:
 def test_a_batch_that_failed_is_replayed_with_its_id_and_its_range(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """A query alone in its group replays exactly what Spark has logged, although more has come meanwhile."""
+    """A query alone in its group replays exactly the logged range, although more records have arrived since."""
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
     query = pipeline(name, before_batch=FailingOnce(1)).start()
@@ -90,7 +93,7 @@ def test_a_batch_that_failed_is_replayed_with_its_id_and_its_range(
 def test_the_first_batch_is_replayed_as_it_was(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Spark does not store where batch 0 began; its end tells."""
+    """Spark does not store the start of batch 0.  The end offset contains it."""
     name = topic(1)
     produce(kafka.bootstrap_servers, name, {0: 10})
     query = pipeline(name, before_batch=FailingOnce(0)).start()
@@ -133,7 +136,7 @@ def test_ranges_that_another_query_has_taken_over_are_left_to_it(
 def test_skipped_range_is_read_when_its_new_owner_gives_it_back_unread(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Spark's log says that the first query has finished the range, and only the skip marker knows better."""
+    """Spark's log says that the first query has finished the range.  Only the skip marker shows that it has not."""
     name = topic(1)
     produce(kafka.bootstrap_servers, name, {0: 10})
     first = pipeline(name, name="first", before_batch=FailingOnce(1)).start()
@@ -142,7 +145,7 @@ def test_skipped_range_is_read_when_its_new_owner_gives_it_back_unread(
     produce_one_batch(kafka.bootstrap_servers, name, {0: 5}, first, start=10)
     first.failure()
     second_batch = HeldThenFailing()
-    # Deliberate: the first one may still be leaving, and nobody is to wait for a batch that is held.
+    # Deliberate: without a warm-up.  The first query may still be a member, and the warm-up would run a blocked batch.
     second = pipeline(name, name="second", before_batch=second_batch, warmUp="false").start()
     second.wait_for_ownership(1)
     first.start()
@@ -159,9 +162,9 @@ def test_skipped_range_is_read_when_its_new_owner_gives_it_back_unread(
 def test_killed_query_waits_for_the_session_of_its_former_process_and_replays_what_spark_logged(
     kafka: Kafka, topic: TopicFactory, group: str, application: Callable[..., Application], protocol: str
 ) -> None:
-    """Nobody owns the partitions until then; to skip them would repeat what the sink already holds."""
+    """No member owns the partitions until then.  To skip them would repeat records that the sink already has."""
     name = topic(2)
-    session = {"kafka.session.timeout.ms": "6000"} if protocol == "classic" else {}  # KIP-848: the broker's
+    session = {"kafka.session.timeout.ms": "6000"} if protocol == "classic" else {}  # KIP-848: the broker decides
     app = application(name, "app", **session).start()
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
     wait_for(lambda: len(app.rows) >= 20, "20 rows")
@@ -169,7 +172,7 @@ def test_killed_query_waits_for_the_session_of_its_former_process_and_replays_wh
         seen = len(app.rows)
         wait_for(lambda: len(app.rows) > seen + 100, "batches run")
         app.kill()
-        if protocol == "consumer":  # as where it has the name of its host: its former process must not count as another
+        if protocol == "consumer":  # as on another host: the former process must not count as another query
             options = json.loads(app.config.read_text())["options"]
             app.configure(options={**options, "kafka.client.id": "another-host"})
         app.start()
@@ -186,9 +189,10 @@ def test_killed_query_waits_for_the_session_of_its_former_process_and_replays_wh
 def test_reset_is_somebodys_decision(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, at: int
 ) -> None:
-    """It ends the query, which says what would come again; then it is undone, or followed once.
+    """A reset ends the query, and the error names the ranges that would repeat.  A restart undoes or follows it.
 
-    Regression: what was *seen* committed is the start of the last run, so a reset into that was not noticed.
+    Regression: the query compared the offset with the one *seen* at the start of its last run.  So it did not notice a
+    reset to an offset within that run.
     """
     name = topic(1)
     produce(kafka.bootstrap_servers, name, {0: 10})
@@ -228,8 +232,10 @@ def forget_commit(checkpoint: Path) -> int:
 def test_batch_that_runs_again_gives_what_spark_has_logged_although_it_was_committed(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Regression: the group's offset was this query's own commit of this very batch, so the batch came back empty, and
-    a sink that replaces batches lost it."""
+    """Regression: the group's offset was this query's own commit of the same batch, so the replay was empty.
+
+    A sink that replaces batches then lost the records.
+    """
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
     query = pipeline(name).run_available()
@@ -246,7 +252,7 @@ def test_batch_that_runs_again_gives_what_spark_has_logged_although_it_was_commi
 
 
 class Replacing:
-    """Counts the calls of a sink that replaces what it has of a batch: each would overwrite rows."""
+    """Counts the calls of a sink that replaces batches: each call would overwrite rows."""
 
     def __init__(self) -> None:
         self.batches: list[int] = []
@@ -259,7 +265,7 @@ class Replacing:
 def test_old_copy_of_a_checkpoint_is_refused_before_it_overwrites_a_batch_though_others_have_gone_on(
     kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, tmp_path: Path
 ) -> None:
-    """Regression: the query ran its warm-up batch under a number that the sink had, and records were lost silently."""
+    """Regression: the warm-up batch had a number that the sink already had, and records were silently lost."""
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
     sink = Replacing()
@@ -279,7 +285,7 @@ def test_old_copy_of_a_checkpoint_is_refused_before_it_overwrites_a_batch_though
         assert len(sink.batches) == calls, "no batch may run"
         return text
 
-    text = start_from_the_copy()  # the other query has the partitions, and the newest commit is this one's
+    text = start_from_the_copy()  # the other query owns the partitions, but this query made the newest commit
     assert "OutdatedCheckpointError" in text
     assert "this query has committed 10" in text
     assert "but its checkpoint ends at 5" in text

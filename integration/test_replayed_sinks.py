@@ -1,6 +1,6 @@
-"""Which sinks survive a replay: the newest entry of Spark's commit log is lost, so the newest batch runs again.
+"""Sinks and a replay: Spark's commit log loses its newest entry, so the newest batch runs again.
 
-Each case is a row of the table in docs/exactly-once.md; the last test here compares the two.
+Each case is a row of the table in docs/exactly-once.md.  The last test compares the cases with the table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Count = Callable[[], int]
 
 _RECORDS = 40
 
-# How the page marks the rows of integration/compatibility/check_delta.py: Delta Lake has no runtime for PySpark 4.3.
+# The page's mark for the rows of integration/compatibility/check_delta.py: Delta Lake has no runtime for PySpark 4.3.
 _BY_OTHER_CHECKS = "(*)"
 
 
@@ -67,7 +67,7 @@ SURVIVE = {
     "`foreachBatch` that overwrites a folder named by the batch id": (one_folder_per_batch, True),
     '`writeStream.format("parquet")`': (parquet_sink, True),
 }
-"""Each sink, as the page names it, and whether it has each record once after a replay."""
+"""Each sink by its name on the page, and whether it has each record once after a replay."""
 
 
 @either_protocol

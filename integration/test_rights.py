@@ -1,6 +1,6 @@
-"""The rights of docs/security.md on a broker with an authorizer: with just these it works, a missing one is named.
+"""The rights of docs/security.md suffice on a broker with an authorizer, and an error names a missing right.
 
-Each case is a user of its own, so nothing is left of another one's rights or sessions.
+Each case has a new user, without the rights and sessions of other cases.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESC
 
 
 class Right(NamedTuple):
-    """A right; ``name`` may hold ``{topic}`` and ``{group}``, and one that ends with ``*`` is a prefix."""
+    """A right.  ``name`` may contain ``{topic}`` and ``{group}``; with ``*`` at its end it is a prefix."""
 
     operation: AclOperation
     kind: ResourceType
@@ -75,9 +75,9 @@ class Right(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """What an attempt works with: the options of a user, a topic with records, and a group."""
+    """The objects of an attempt: the options of a user, a topic with records, and a group."""
 
-    servers: str  # for what the test itself asks
+    servers: str  # for the test's own requests
     options: Mapping[str, str]
     topic: str
     group: str
@@ -95,7 +95,7 @@ Attempt = Callable[[Place], None]
 
 
 def member(**more: str) -> Attempt:
-    """Join, plan everything, finish it, and wait for its commit."""
+    """Return an attempt that joins, plans and finishes a batch of all records, and waits for its commit."""
 
     def attempt(place: Place) -> None:
         given = {**place.options, "kafka.group.id": place.group, "startingOffsets": "earliest"}
@@ -127,7 +127,7 @@ def member(**more: str) -> Attempt:
 
 
 def assigned_alone(place: Place) -> None:
-    """Find out where the partitions of a stream without a group begin."""
+    """Wait until a stream without a group knows where its partitions start."""
     given = {**place.options, "assign": f'{{"{place.topic}":[0]}}', "startingOffsets": "earliest"}
     settings = parse(given)
     one = Membership(
@@ -203,7 +203,7 @@ def sink_exactly_once(place: Place) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A row of the page: the rights, and what an error says if one of them is missing."""
+    """A row of the page: the rights, and for each right the text of the error if it is missing."""
 
     name: str
     attempt: Attempt
@@ -277,7 +277,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[LocalKafka]:
-    """Yield a broker with an authorizer that allows nothing, and users; without a password one may do everything."""
+    """Yield a broker with users and an authorizer that allows nothing.  Clients without a login may do everything."""
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     with LocalKafka(
         sasl_users=dict.fromkeys(USERS, PASSWORD),
@@ -299,7 +299,7 @@ Make = Callable[[Sequence[Right]], Place]
 
 @pytest.fixture
 def user(guarded: LocalKafka, monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Return a maker of users with rights, each with a topic and a group of its own."""
+    """Return a function that prepares a user with rights, and a new topic and group for it."""
     monkeypatch.setattr(range_reader, "REFUSAL_PATIENCE_S", 1.0)
     admin = AdminClient({"bootstrap.servers": guarded.bootstrap_servers})
 
@@ -312,12 +312,12 @@ def user(guarded: LocalKafka, monkeypatch: pytest.MonkeyPatch) -> Make:
         if bindings:
             for answer in admin.create_acls(bindings).values():
                 answer.result(30)
-        # None is any; the stubs do not know.
+        # None matches any name; the type stubs lack this.
         anything = AclBindingFilter(
             *(ResourceType.ANY, None, ResourcePatternType.ANY, f"User:{name}", None),  # type: ignore[arg-type]
             *(AclOperation.ANY, AclPermissionType.ANY),
         )
-        # The broker learns of them a moment later.
+        # The broker applies the rights a moment later.
         wait_for(lambda: len(admin.describe_acls(anything).result(30)) == len(bindings), "the rights are there")
         options = {
             "kafka.bootstrap.servers": guarded.secured_bootstrap_servers,

@@ -1,4 +1,4 @@
-"""The only broker of a running group restarts, and comes back with another address."""
+"""The only broker of a running group restarts, and then moves to another address."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOVES = ("joined", "assigned", "draining", "released", "expired", "lost")
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalKafka]:
-    """Yield a cluster of one broker, which is restarted, with Kafka's default for the sessions of KIP-848."""
+    """Yield a cluster of one broker for restarts, with Kafka's default session timeout for KIP-848."""
     with LocalKafka(properties={"group.consumer.session.timeout.ms": "45000"}) as made:
         yield made
 
@@ -29,9 +29,10 @@ def cluster() -> Iterator[LocalKafka]:
 def test_a_broker_that_bounces_or_moves_causes_no_rebalance(
     cluster: LocalKafka, spark: SparkSession, tmp_path: Path, protocol: str
 ) -> None:
-    """Members keep their partitions and their generation, and go on reading and committing.
+    """Members keep their partitions and their generation, and continue to read and commit.
 
-    It is the only broker, so all addresses change.  The user has named both, as a name would stand for both.
+    It is the only broker, so all addresses change.  The option contains both addresses.  One host name that resolves to
+    both would have the same effect.
     """
     port = free_ports(1)[0]
     topic = group = f"orders-{protocol}"
@@ -47,12 +48,12 @@ def test_a_broker_that_bounces_or_moves_causes_no_rebalance(
     try:
         with Stream(options["kafka.bootstrap.servers"], {topic: 4}, per_second=50) as stream:
             for query in queries:
-                query.start(processingTime="1 second")  # back to back, two queries take all there is
+                query.start(processingTime="1 second")  # without a pause, two queries occupy all cores
             for query in queries:
                 query.wait_for_ownership(2)
                 query.wait_for_rows(1)
             before = [len(query.events(*MOVES)) for query in queries]
-            # A progress is that of the last batch, which may have begun before the last rebalance, like the one before.
+            # A progress belongs to the last batch.  It and the batch before may have begun before the last rebalance.
             for _ in range(3):
                 _wait_for_progress(queries)
             generations = [_generation(query) for query in queries]
@@ -76,7 +77,7 @@ def _generation(query: Pipeline) -> Any:
 
 
 def _wait_for_progress(queries: list[Pipeline]) -> None:
-    """Wait until each query has read and committed something that came after now."""
+    """Wait until each query has read and committed new records."""
     since = time.time()
     for query in queries:
         query.wait_for_rows(len(query.rows) + 1)

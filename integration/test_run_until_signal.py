@@ -1,4 +1,4 @@
-"""``run_until_signal`` in real programs: signals in the middle of a batch, a query that fails, and impatient people."""
+"""``run_until_signal`` in real programs: signals during a batch, a query that fails, and a second Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 
 class Program:
-    """``integration/until_signal.py``, in a session of its own as in a terminal of its own."""
+    """``integration/until_signal.py`` in a separate session, as in a separate terminal."""
 
     def __init__(self, folder: Path, servers: str, group: str, topics: tuple[str, ...]) -> None:
         self._folder = folder
@@ -39,11 +39,11 @@ class Program:
             )
 
     def hold(self, topic: str) -> None:
-        """Let the next batch of a topic wait."""
+        """Block the next batch of a topic."""
         (self._folder / f"{topic}.nap").touch()
 
     def release(self, topic: str) -> None:
-        """Let it go on."""
+        """Let the blocked batch continue."""
         (self._folder / f"{topic}.nap").unlink()
 
     def wait_for_batch(self, topic: str) -> None:
@@ -65,36 +65,36 @@ class Program:
         os.killpg(self._process.pid, signal.SIGINT)
 
     def wait(self, timeout_s: float = PATIENCE_S) -> int:
-        """Return the exit code."""
+        """Wait for the end of the program and return its exit code."""
         return self._process.wait(timeout_s)
 
     @property
     def log(self) -> str:
-        """The end of its output."""
+        """The end of the program's output."""
         return self._log.read_text(errors="replace")[-6000:]
 
     def rows(self, topic: str) -> list[tuple[int, int]]:
-        """Return what the sink of a topic has, sorted."""
+        """Return the rows that the sink of a topic has written, sorted."""
         files = self._folder.glob(f"{topic}.*.json")
         return sorted((partition, offset) for file in files for partition, offset in json.loads(file.read_text()))
 
     def events(self, topic: str, name: str) -> list[dict[str, Any]]:
-        """Return the events of a name that the source of a topic has logged."""
+        """Return the events with a name from the event log of a topic's source."""
         return [event for event in read_events(self._folder / f"{topic}.events.jsonl") if event["event"] == name]
 
     def sources(self) -> list[int]:
-        """Return the source processes that are left."""
+        """Return the source processes that still run."""
         return [process.pid for process in session(self._process.pid) if process.part is Part.SOURCE]
 
     def close(self) -> None:
-        """Leave no process behind."""
+        """Kill all processes that still run."""
         send(signal.SIGKILL, session(self._process.pid))
         self._process.wait()
 
 
 @pytest.fixture
 def program(kafka: Kafka, group: str, tmp_path: Path) -> Iterator[Callable[..., Program]]:
-    """Yield a starter of the program, ``program(topic, ...)``; the first batch of each topic is held."""
+    """Yield a function that starts the program, ``program(topic, ...)``, and blocks the first batch of each topic."""
     started: list[Program] = []
 
     def start(*topics: str) -> Program:

@@ -1,7 +1,7 @@
-"""No secret of a connection is in anything that a run leaves behind, nor in what it shows while it runs.
+"""No secret of a connection is in the output, files or processes of a run.
 
-A whole application, see :mod:`integration.secret_run`, and the command line, with passwords, keys and tokens that are
-found nowhere else on this machine.
+The tests run a whole application (:mod:`integration.secret_run`) and the command line.  Their passwords, keys and
+tokens exist nowhere else on this machine.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ COMMANDS = (
 
 @pytest.fixture(scope="module")
 def secrets() -> dict[str, str]:
-    """Return passwords that are new in each run: what is found of them is from this one."""
+    """Return new passwords, so that any copy of them comes from this run."""
     names = ("password", "wrong password", "key password", "client secret", "wrong client secret")
     return {name: f"Pa55-{uuid.uuid4().hex}" for name in names}
 
 
 @pytest.fixture(scope="module")
 def certificates(secrets: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with an authority, a broker's certificate, and a client's whose key is encrypted."""
+    """Return a folder with an authority, a broker's certificate, and a client's certificate with an encrypted key."""
     folder = tmp_path_factory.mktemp("certificates")
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
@@ -95,7 +95,7 @@ def tokens(secrets: Mapping[str, str]) -> Iterator[TokenServer]:
 
 @pytest.fixture(scope="module")
 def broker(secrets: Mapping[str, str], certificates: Path, tokens: TokenServer) -> Iterator[LocalKafka]:
-    """Yield a broker that wants a client's certificate, and a password or a token."""
+    """Yield a broker that requires a client certificate, and a password or a token."""
     tls = TlsFiles(certificate=certificates / "broker.pem", authority=certificates / "ca.pem")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", tokens.java_options)
@@ -110,7 +110,7 @@ def broker(secrets: Mapping[str, str], certificates: Path, tokens: TokenServer) 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Yield a folder with a short path, for sockets are made in it."""
+    """Yield a folder with a short path, because paths of sockets must be short."""
     made = Path(tempfile.mkdtemp(prefix="secrets-"))
     yield made
     shutil.rmtree(made, ignore_errors=True)
@@ -195,7 +195,7 @@ def test_no_secret_is_in_anything_that_an_application_leaves(
             input=json.dumps(config).encode(),
             stdout=log,
             stderr=subprocess.STDOUT,
-            # Spark's processes import the token provider: they find it by PYTHONPATH.
+            # Spark's processes import the token provider from PYTHONPATH.
             env={
                 **os.environ,
                 "TMPDIR": str(folder / "tmp"),
@@ -214,14 +214,14 @@ def test_no_secret_is_in_anything_that_an_application_leaves(
     assert committed(broker.bootstrap_servers, "oauth", "orders", [0, 1]) == {0: RECORDS, 1: RECORDS}
     assert not [line for line in shown.splitlines() if line.startswith("LEAK")]
     assert not leaks.in_folder(folder)
-    # What was to be done was done, and it was loud: else there was nothing to find.
+    # All steps ran and logged, or the search for leaks would prove nothing.
     for name in ("password", "jaas", "reference", "oauth", "provider"):
         assert f"DONE {name} exactly-once" in shown
         assert f"DONE {name} show" in shown
     for name in ("password", "oauth", "provider"):
         assert f"DONE {name} at-least-once" in shown
     failed = {(name, part) for name in config["fails"] for part in ("batch", "sink", "stream")}
-    failed -= {("unreachable", "stream")}  # it waits for its brokers
+    failed -= {("unreachable", "stream")}  # a stream waits for its brokers
     lines = [line.replace(":", "").split() for line in shown.splitlines() if line.startswith("FAILED ")]
     assert {(line[1], line[2]) for line in lines} == failed
 
@@ -258,7 +258,7 @@ def test_no_secret_is_in_what_the_command_line_says(
     commands = {name: COMMANDS if name == "works" else COMMANDS[1:2] for name in connections}
     statuses: dict[str, set[int]] = {}
     said: list[bytes] = []
-    # A few at a time: those that cannot connect wait for most of theirs.
+    # Three commands run at a time: those that cannot connect mostly wait.
     with ThreadPoolExecutor(3) as pool:
         runs = [(name, command, pool.submit(ask, name, command)) for name in connections for command in commands[name]]
     for name, command, running in runs:
@@ -277,7 +277,7 @@ def test_no_secret_is_in_what_the_command_line_says(
 def by_token(broker: LocalKafka, certificates: Path, tokens: TokenServer, secrets: Mapping[str, str]) -> dict[str, str]:
     """Return properties for connections of this process, without ``kafka.``."""
     options = {**tls(broker, certificates, secrets), **with_oauth(tokens, secrets["client secret"])}
-    # A scope of its own, for tokens are kept by what they are asked with.
+    # A separate scope, because the cache finds tokens by their request.
     options["kafka.sasl.oauthbearer.scope"] = "short"
     return {key.removeprefix("kafka."): value for key, value in options.items()}
 
@@ -286,7 +286,8 @@ def test_our_own_connections_outlive_a_token(
     by_token: dict[str, str], tokens: TokenServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_native_library()
-    # A fifth of it is left when another token is fetched: a machine that stands still for longer loses a connection.
+    # The client fetches the next token when a fifth of the lifetime is left.  If the machine stalls for longer, the
+    # client loses a connection.
     monkeypatch.setattr(tokens, "lifetime_s", 8)
     monkeypatch.setattr(DirectClient, "_fall_back", lambda _, reason: pytest.fail(f"librdkafka took over: {reason}"))
     partition = SourcePartition("orders", 0)
@@ -299,7 +300,7 @@ def test_our_own_connections_outlive_a_token(
         assert time.monotonic() < begin + 60
         try:
             assert requests.committed("some-group", [partition], require_stable=True).found
-        except TryAgainError:  # the broker has closed the connection: a query asks again
+        except TryAgainError:  # the broker has closed the connection: a query retries
             lost += 1
         batches = read_ranges(config, {partition: OffsetRange.checked(0, RECORDS)}, options)
         assert sum(batch.num_rows for batch in batches) == RECORDS
@@ -338,7 +339,7 @@ def test_what_is_searched_with_finds_secrets(tmp_path: Path) -> None:
     assert len(leaks.in_what_is_new(tmp_path)) == 1, "it lies across what was there before"
     log.write_bytes(secret.encode() + b"." * 20_000)
     assert len(leaks.in_what_is_new(tmp_path)) == 1, "it is another file by now"
-    # What it prints says that its command line is there: for a moment after Popen returns it is still empty.
+    # Wait for the program's first line: its command line is empty for a moment after Popen returns.
     program = "print(flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", program, secret], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -1,4 +1,4 @@
-"""Reading from listeners that encrypt and authenticate, with each of the three clients."""
+"""Each of the three clients reads from listeners that encrypt and authenticate."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def filled(kafka: LocalKafka) -> None:
 
 @pytest.fixture(scope="module")
 def with_users() -> Iterator[LocalKafka]:
-    """Yield a broker with a user who has a password of each kind, and has to show it again every two seconds."""
+    """Yield a broker with a user who has a password for each mechanism, and must log in again every two seconds."""
     reauthentication = {"listener.name.secured.connections.max.reauth.ms": "2000"}
     with LocalKafka(sasl_users={USER: PASSWORD}, properties=reauthentication) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        for mechanism in SCRAM.values():  # one request each: a user cannot be altered twice in one
+        for mechanism in SCRAM.values():  # one request each: a request can alter a user only once
             wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
             admin.alter_user_scram_credentials([wanted])[USER].result(10)
         filled(kafka)
@@ -71,7 +71,7 @@ def with_users() -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with an authority, what it has signed for the broker and for a client, and another authority."""
+    """Return a folder with an authority, its certificates of the broker and of a client, and another authority."""
     folder = tmp_path_factory.mktemp("certificates")
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
@@ -79,7 +79,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, identity in {"broker": "127.0.0.1", "client": "alice@example.org"}.items():
         made = authority.issue_cert(identity)
         key = load_pem_private_key(made.private_key_pem.bytes(), None)
-        # The form that Kafka reads.
+        # Kafka reads this format.
         pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         (folder / f"{name}.pem").write_bytes(pem + b"".join(blob.bytes() for blob in made.cert_chain_pems))
         own, *others = (load_pem_x509_certificate(blob.bytes()) for blob in made.cert_chain_pems)
@@ -91,7 +91,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def encrypted(certificates: Path) -> Iterator[LocalKafka]:
-    """Yield a broker that wants a certificate, and a password as well."""
+    """Yield a broker that requires a certificate and a password."""
     tls = TlsFiles(certificate=certificates / "broker.pem", authority=certificates / "ca.pem")
     with LocalKafka(sasl_users={USER: PASSWORD}, tls=tls) as kafka:
         filled(kafka)
@@ -100,7 +100,7 @@ def encrypted(certificates: Path) -> Iterator[LocalKafka]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Believe a refusal sooner than by default."""
+    """Make readers accept a refusal sooner than by default."""
     monkeypatch.setattr(range_reader, "REFUSAL_PATIENCE_S", 1.0)
 
 
@@ -203,7 +203,7 @@ def test_a_broker_of_an_unknown_authority_is_not_read_from(encrypted: LocalKafka
 
 
 def test_a_login_is_renewed_before_it_ends(with_users: LocalKafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranges that are read for longer than a login lasts; the broker closes connections whose login is over."""
+    """The client reads for longer than a login lasts.  The broker closes connections with an expired login."""
     logins: list[float] = []
 
     def connect(*args: Any, **more: Any) -> BrokerConnection:
@@ -217,7 +217,7 @@ def test_a_login_is_renewed_before_it_ends(with_users: LocalKafka, monkeypatch: 
     for start in range(0, 5000, 1000):
         assert rows(properties, start, start + 1000) == 1000
         time.sleep(1)
-    # One to ask for the leader, one to fetch, and one each time the login is about to end.
+    # The client logs in once to find the leader, once to fetch, and then before each login expires.
     assert 3 <= len(logins) <= 6
 
 
@@ -234,7 +234,7 @@ def test_a_query_reads_and_commits_over_tls(
 def test_javas_settings_with_secrets_in_files_serve_stream_sink_and_batch(
     encrypted: LocalKafka, certificates: Path, pipeline: Callable[..., Pipeline], tmp_path: Path, spark: SparkSession
 ) -> None:
-    """Options as Java's client takes them; the password is read where connections are opened, in all processes."""
+    """The options are those of Java's client.  Each process reads the password when it opens a connection."""
     secrets = tmp_path / "secrets.properties"
     secrets.write_text(f"password={PASSWORD}\n")
     login = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -1,4 +1,4 @@
-"""SPARK-22968: several Spark applications in one consumer group, which used to die at the first rebalance."""
+"""SPARK-22968: several Spark applications share a consumer group.  In the ticket, they fail at the first rebalance."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Applications = Callable[..., Application]
 
 SHARED = 6
 
-# What three applications do that two do not is no matter of the protocol on the side of this source: once is enough.
-# In test_planned_rebalances there are up to four members under both.
+# In this source, a third application makes no difference that depends on the protocol, so one protocol is enough.
+# test_planned_rebalances has up to four members under both protocols.
 APPLICATIONS = {"classic": 2, "consumer": 3}
 
 
@@ -24,20 +24,20 @@ def partitions(topic: str, count: int) -> set[str]:
     return {f"{topic}-{number}" for number in range(count)}
 
 
-@pytest.mark.timeout(900)  # Spark is started three times, and four times
+@pytest.mark.timeout(900)  # starts Spark three times, or four times
 def test_applications_with_one_group_come_and_go(
     kafka: Kafka, topic: TopicFactory, group: str, application: Applications, protocol: str
 ) -> None:
-    """The situation of the ticket, and more: each has a topic of its own, and all have one in common.
+    """As in the ticket, but each application also has its own topic, besides the shared one.
 
-    Each start and stop is a rebalance for all.  What only one of them reads stays where it is; of the other topic each
-    has a part, which it hands over when one joins, and gets more of when one leaves.
+    Each start and stop causes a rebalance for all.  The partitions of the own topics do not move.  Each application
+    hands over shared partitions when another joins, and gets more of them when another leaves.
     """
     own, shared = [topic(2) for _ in range(APPLICATIONS[protocol])], topic(SHARED)
     everything = {**dict.fromkeys(own, 2), shared: SHARED}
     with Stream(kafka.bootstrap_servers, everything, per_second=100) as stream:
-        # Deliberate: batches are further apart than by default.  While two applications run back to back, a third one
-        # takes a minute to start on two cores.
+        # Deliberate: a longer trigger interval than by default.  While two applications run without a pause, a third
+        # one takes a minute to start on two cores.
         apps = [application(f"{name},{shared}", f"app{n}", trigger="2 seconds") for n, name in enumerate(own)]
 
         def all_have_shares(running: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""The sink against real Kafka: what is written once, what is not written at all, and how failures are told."""
+"""The sink with real Kafka: it writes rows once or not at all, and reports failures."""
 
 from __future__ import annotations
 
@@ -41,12 +41,15 @@ EXACTLY_ONCE = {"delivery": "exactly-once"}
 
 
 def values(kafka: Kafka, topic: str) -> Counter[str]:
-    """How often each value can be read by consumers that read what is committed."""
+    """Return how often a consumer with ``read_committed`` reads each value."""
     return Counter((record.value or b"").decode() for record in kafka.read(topic))
 
 
 def wait_for_values(kafka: Kafka, topic: str, expected: Mapping[str, int]) -> None:
-    """Wait until no transaction is open, for its end reaches the partitions after it was acknowledged; then compare."""
+    """Wait until no transaction is open, and compare the values.
+
+    A broker acknowledges the end of a transaction before the end reaches all partitions.
+    """
     wait_for(lambda: not has_open_transactions(kafka.bootstrap_servers, topic), f"{topic} without open transactions")
     assert values(kafka, topic) == expected
 
@@ -55,12 +58,12 @@ def wait_for_values(kafka: Kafka, topic: str, expected: Mapping[str, int]) -> No
 
 
 class Query:
-    """What the tasks and the driver of a query do, step by step.
+    """Runs the steps of the tasks and of the driver of a query, one by one.
 
     Parameters
     ----------
     kafka, topic, name
-        The cluster, where to write, and the id of the query.
+        The cluster, the output topic, and the id of the query.
     options
         More options of the sink.
     """
@@ -76,7 +79,7 @@ class Query:
         return BatchTransactions(self.settings, self.name)
 
     def producer(self, task: int, attempt: int = 0) -> tuple[SinkProducer, Transaction]:
-        """Return a producer in a transaction."""
+        """Return a producer with an open transaction."""
         config = producer_config(self.settings.properties)
         with self.transactions() as transactions:
             slot = transactions.free_slot(task, attempt)
@@ -95,7 +98,7 @@ class Query:
     def task(
         self, batch: int | None, task: int, found: list[str], *, attempt: int = 0, topic: str | None = None
     ) -> TaskMessage:
-        """Do what a task does."""
+        """Write the rows of a task in a transaction, and return its message to the driver."""
         digest = digest_of(self.rows(found, topic))
         with self.transactions() as transactions:
             if batch is not None and transactions.was_decided(batch):
@@ -106,16 +109,16 @@ class Query:
         return TaskMessage(len(found), self.name, (topic or self.topic,), transaction, digest=digest)
 
     def commit(self, messages: list[TaskMessage], batch: int | None) -> None:
-        """Do what the driver does."""
+        """Commit the transactions of the tasks, as the driver does."""
         with self.transactions() as transactions:
             transactions.commit(messages, batch)
 
     def run(self, batch: int, tasks: list[list[str]]) -> None:
-        """Do what a batch does."""
+        """Run the tasks of a batch and commit it."""
         self.commit([self.task(batch, number, found) for number, found in enumerate(tasks)], batch)
 
     def die(self, messages: list[TaskMessage], batch: int, step: str) -> None:
-        """Do what the driver does, and die before a step."""
+        """Commit like the driver, but die before a step."""
 
         def dying(*_: Any, **__: Any) -> None:
             raise KeyboardInterrupt
@@ -126,7 +129,7 @@ class Query:
 
 
 def kept_at(query: Query) -> set[str]:
-    """Return the topics at which the decisions of a query are kept."""
+    """Return the topics under which a query stores its decisions."""
     with query.transactions() as transactions:
         found = transactions._requests.stable_offsets(f"kafka-group-sink-{query.name}", deadline=Deadline.after(10))
         return {tp.topic for tp in found}
@@ -148,18 +151,18 @@ def test_nothing_can_be_seen_before_the_driver_commits(kafka: Kafka, query: Quer
 def test_a_crash_before_the_decision_leaves_nothing_however_tasks_change(
     kafka: Kafka, query: Query, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four tasks have written, and the driver is gone, perhaps in the middle of its decision."""
+    """Four tasks have written, and the driver dies, perhaps during its decision."""
     monkeypatch.setattr(batch_transactions, "_DECISION_S", 3.0)
     query.run(0, [["0"], ["1"], ["2"], ["3"]])
     query.die([query.task(1, number, [found]) for number, found in enumerate(["a", "b", "c", "d"])], 1, step)
-    # The next run has other tasks, of which one is tried again; all other transactions are aborted when it commits.
+    # The next run has other tasks, and Spark retries one of them.  Its commit aborts all other transactions.
     query.task(1, 0, ["a", "c"])
     query.commit([query.task(1, 0, ["a", "c"], attempt=1), query.task(1, 1, ["b", "d"])], 1)
     wait_for_values(kafka, query.topic, dict.fromkeys("0123abcd", 1))
 
 
 def test_a_crash_behind_the_decision_is_finished_by_the_next_run(kafka: Kafka, query: Query) -> None:
-    """The driver dies when one of three transactions is committed; the next run has other tasks."""
+    """The driver dies after it has committed one of three transactions.  The next run has other tasks."""
     messages = [query.task(0, number, [str(number)]) for number in range(3)]
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         end = Cluster.end
@@ -178,21 +181,23 @@ def test_a_crash_behind_the_decision_is_finished_by_the_next_run(kafka: Kafka, q
     killed.close()
     query.run(0, [["0", "1", "2"]])
     wait_for_values(kafka, query.topic, {"0": 1, "1": 1, "2": 1})
-    query.run(0, [["0"], ["1", "2"]])  # and once more
+    query.run(0, [["0"], ["1", "2"]])  # the same batch once more
     query.run(1, [["3"]])
     wait_for_values(kafka, query.topic, {"0": 1, "1": 1, "2": 1, "3": 1})
 
 
 def test_a_task_never_takes_a_transaction_that_is_open(kafka: Kafka, query: Query) -> None:
-    """Regression: after a lost stage two attempts had the same transactional id, and a late one aborted what was
-    decided."""
+    """Regression: after Spark lost a stage, two attempts had the same transactional id.
+
+    A late attempt then aborted the transaction that the driver had decided to commit.
+    """
     message = query.task(0, 0, ["a"])
     late, opened = query.producer(0)  # the same number of task and attempt
     assert message.transaction is not None
     assert opened.slot != message.transaction.slot
     query.send(late, ["late"])
     query.die([message], 0, "_commit_all")
-    later, _ = query.producer(0)  # and one that wakes up behind the decision
+    later, _ = query.producer(0)  # an attempt that resumes after the decision
     query.send(later, ["later"])
     query.run(0, [["a"]])
     late.close()
@@ -201,12 +206,12 @@ def test_a_task_never_takes_a_transaction_that_is_open(kafka: Kafka, query: Quer
 
 
 def test_what_the_driver_does_not_commit_is_aborted_for_good(kafka: Kafka, query: Query) -> None:
-    """An attempt that was given up goes on writing when the batch is committed; another one is about to begin."""
+    """At the commit of the batch, an abandoned attempt still writes, and another attempt is about to begin."""
     given_up, _ = query.producer(0)
     query.send(given_up, ["early"])
     empty, _ = query.producer(9)
     query.run(0, [["a"]])
-    wait_for_values(kafka, query.topic, {"a": 1})  # until then what arrives belongs to the aborted transaction
+    wait_for_values(kafka, query.topic, {"a": 1})  # until then, late records still belong to the aborted transaction
     for producer in (given_up, empty):
         with pytest.raises(DeliveryError, match=r"FENCED|INVALID_PRODUCER_EPOCH"):
             query.send(producer, ["late"])
@@ -216,12 +221,12 @@ def test_what_the_driver_does_not_commit_is_aborted_for_good(kafka: Kafka, query
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_what_attempts_have_left_open_is_aborted_when_the_job_fails(kafka: Kafka, query: Query, stream: bool) -> None:
-    """Regression: an attempt was looked for only if the one before it had begun; readers waited for 15 minutes."""
+    """Regression: the abort skipped an attempt if the previous one had not begun.  Readers waited for 15 minutes."""
     for task, attempt, found in ((0, 1, ["a"]), (1, 0, ["b"])):
         producer, _ = query.producer(task, attempt)
         query.send(producer, found)
         producer.close()
-    empty, _ = query.producer(2, 3)  # it has not sent anything yet
+    empty, _ = query.producer(2, 3)  # a producer that has sent nothing yet
     with query.transactions() as transactions:
         transactions.abort_all(stream=stream)
     with pytest.raises(DeliveryError):
@@ -239,7 +244,7 @@ def test_what_is_decided_is_not_aborted_when_the_next_run_fails(kafka: Kafka, qu
 
 
 def test_a_batch_with_too_little_time_left_is_not_decided(kafka: Kafka, topic: TopicFactory, group: str) -> None:
-    """Regression: its transactions could time out behind the decision, and their rows were lost."""
+    """Regression: the transactions of the batch could time out after the decision, and their rows were lost."""
     query = Query(kafka, topic(1), group, kafka__transaction__timeout__ms="8000")
     messages = [query.task(0, 0, ["a"])]
     time.sleep(6.5)  # three quarters of the timeout pass
@@ -275,10 +280,10 @@ def test_an_old_copy_of_the_checkpoint_is_refused(query: Query) -> None:
 
 
 def test_another_batch_with_the_number_of_the_written_one_is_refused(kafka: Kafka, query: Query, group: str) -> None:
-    """Regression: a checkpoint that lacked just the newest batch; its next batch was taken for that one, and lost."""
+    """Regression: a checkpoint lacked only the newest batch.  The sink took the next batch for it and lost its rows."""
     query.run(0, [["a"]])
     query.run(1, [["b", "c"]])
-    query.run(1, [["c"], ["b"]])  # the same
+    query.run(1, [["c"], ["b"]])  # the same rows
     refused = r"Batch 1 was written before, with other rows: 2 rows then, {} now.*acceptBatch=1"
     for other in (["b", "c", "d"], ["b"], ["b", "d"], []):
         with pytest.raises(SinkTransactionError, match=refused.format(len(other))):
@@ -290,7 +295,7 @@ def test_another_batch_with_the_number_of_the_written_one_is_refused(kafka: Kafk
 def test_a_copy_of_the_checkpoint_that_writes_to_another_topic_is_refused(
     kafka: Kafka, topic: TopicFactory, query: Query, group: str
 ) -> None:
-    """Regression: what the copy had written the original took for written, and its rows were lost."""
+    """Regression: the original took a batch of the copy for its own and did not write it, so its rows were lost."""
     query.run(0, [["a"]])
     Query(kafka, topic(1), group).run(1, [["b"]])
     with pytest.raises(SinkTransactionError, match="another query runs with a copy of this checkpoint"):
@@ -298,7 +303,7 @@ def test_a_copy_of_the_checkpoint_that_writes_to_another_topic_is_refused(
 
 
 def test_the_decision_survives_one_of_its_topics(kafka: Kafka, topic: TopicFactory, query: Query) -> None:
-    """Regression: the topic with the decision was deleted, and the rows of the other one were written twice."""
+    """Regression: after the topic with the decision was deleted, the sink wrote the rows of the other topic twice."""
     deleted, kept = sorted([topic(1), topic(1)])
     query.die([query.task(0, 0, ["a"], topic=deleted), query.task(0, 1, ["b"], topic=kept)], 0, "_commit_all")
     assert kept_at(query) == {deleted, kept}
@@ -310,8 +315,10 @@ def test_the_decision_survives_one_of_its_topics(kafka: Kafka, topic: TopicFacto
 
 
 def test_a_decision_that_arrives_late_changes_nothing(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: a request without an answer was sent again.  The first one arrived behind the next decision, took
-    its place, and the next batch was written twice."""
+    """Regression: the sink retried a request without an answer.
+
+    The first request arrived after the next decision and overwrote it, and the sink wrote the next batch twice.
+    """
     monkeypatch.setattr(transactions, "_ATTEMPT_S", 1.0)
     with LocalKafka(proxied=True) as cluster:
         cluster.create_topic("t", 1)
@@ -324,13 +331,13 @@ def test_a_decision_that_arrives_late_changes_nothing(group: str, monkeypatch: p
         assert held.wait(0), "the first request never arrived"
         direct.run(2, [["c"]])
         held.release()
-        time.sleep(1)  # there is nothing to wait for: the broker answers to a connection that is closed
+        time.sleep(1)  # no event to wait for: the broker answers on a closed connection
         direct.run(2, [["c"]])
         wait_for_values(cluster, "t", {"a": 1, "b": 1, "c": 1})
 
 
 def test_of_two_drivers_one_decides(kafka: Kafka, query: Query) -> None:
-    """Regression: both looked before either had decided, and rows of both were committed."""
+    """Regression: both drivers checked before either had decided, and both committed their rows."""
     mine, others = [query.task(0, 0, ["a"]), query.task(0, 1, ["b"])], [query.task(0, 5, ["a", "b"])]
     decide = BatchTransactions._decide
 
@@ -351,7 +358,7 @@ def test_of_two_drivers_one_decides(kafka: Kafka, query: Query) -> None:
 
 @pytest.fixture
 def write(spark: SparkSession, kafka: Kafka) -> Callable[..., None]:
-    """Write rows as a batch job."""
+    """Return a function that writes rows as a batch job."""
 
     def save(rows: DataFrame | str, mode: str | None = "append", **options: str) -> None:
         found = spark.sql(rows) if isinstance(rows, str) else rows
@@ -363,7 +370,7 @@ def write(spark: SparkSession, kafka: Kafka) -> Callable[..., None]:
 
 
 def failing(folder: Path, kafka: Kafka, topic: str) -> Any:
-    """Return a function for ``mapInArrow`` that fails once in partition 1, when other tasks have written something."""
+    """Return a function for ``mapInArrow`` that fails once in partition 1, after other tasks have written records."""
     servers = kafka.bootstrap_servers
 
     def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -404,7 +411,7 @@ def test_a_batch_job_that_fails_leaves_nothing(
 def test_a_stream_writes_each_row_once_whatever_fails(
     spark: SparkSession, kafka: Kafka, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    """A task fails; the driver forgets that a batch was committed; the number of tasks changes each time."""
+    """A task fails, Spark's commit log loses a batch, and the number of tasks changes each time."""
     out, twice = topic(3), topic(3)
     numbers, failures = tmp_path / "numbers", tmp_path / "failures"
     numbers.mkdir()
@@ -434,7 +441,7 @@ def test_a_stream_writes_each_row_once_whatever_fails(
     (numbers / "b").write_text("\n".join(map(str, range(50, 60))))
     run(out, 2, "once", **EXACTLY_ONCE)
     wait_for_values(kafka, out, {str(n): 1 for n in range(60)})
-    # Without it the same is written twice.
+    # Without exactly-once, the sink writes the same rows twice.
     run(twice, 2, "twice")
     forget("twice")
     run(twice, 2, "twice")
@@ -444,7 +451,7 @@ def test_a_stream_writes_each_row_once_whatever_fails(
 def test_a_checkpoint_that_lacks_its_newest_batch_loses_nothing_without_an_error(
     spark: SparkSession, kafka: Kafka, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    """Regression: Spark gave the number again, to more rows, and the sink took them for written."""
+    """Regression: Spark reused the batch number for more rows, and the sink took them for already written."""
     out, numbers, checkpoint = topic(2), tmp_path / "numbers", tmp_path / "checkpoint"
     numbers.mkdir()
 
@@ -459,7 +466,7 @@ def test_a_checkpoint_that_lacks_its_newest_batch_loses_nothing_without_an_error
     shutil.copytree(checkpoint, tmp_path / "copy")
     (numbers / "b").write_text("b")
     run()
-    for of_copy in (True, False):  # the second time Spark has logged the batch, and runs it again
+    for of_copy in (True, False):  # the second time Spark has logged the batch and replays it
         if of_copy:
             shutil.rmtree(checkpoint)
             shutil.copytree(tmp_path / "copy", checkpoint)
@@ -475,15 +482,17 @@ def test_a_checkpoint_that_lacks_its_newest_batch_loses_nothing_without_an_error
 def test_a_query_that_is_stopped_before_a_task_has_ended_holds_nobody_up(
     spark: SparkSession, kafka: Kafka, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    """Regression: the task took the end of its connection for the end of its rows, ended well, and its transaction
-    stayed open for 15 minutes."""
+    """Regression: the task took the end of its connection for the end of its rows and succeeded.
+
+    Its transaction then stayed open for 15 minutes.
+    """
     out, servers = topic(1), kafka.bootstrap_servers
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_text("a\nb")
 
     def never_done(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
-        for _ in range(20):  # so many that the sink gets some
+        for _ in range(20):  # enough that Spark passes some to the sink
             yield pa.record_batch({"value": ["x" * 100] * 10_000})
         time.sleep(600)
 
@@ -499,22 +508,22 @@ def test_a_query_that_is_stopped_before_a_task_has_ended_holds_nobody_up(
 
 @pytest.fixture
 def protocol() -> str:
-    """The sink does not care."""
+    """Return one protocol only: the sink does not depend on it."""
     return "consumer"
 
 
 @pytest.fixture
 def cluster() -> Iterator[LocalKafka]:
-    """Yield a cluster of the test's own, whose broker is restarted."""
+    """Yield a cluster for this test, which restarts its broker."""
     with LocalKafka() as kafka:
         yield kafka
 
 
-@pytest.mark.timeout(900)  # three starts of an application, each of which takes a minute on a machine that is busy
+@pytest.mark.timeout(900)  # starts an application three times; each start takes a minute on a busy machine
 def test_copies_under_restarts_lose_nothing_and_double_nothing(
     cluster: LocalKafka, options: dict[str, str], tmp_path: Path
 ) -> None:
-    """As Kafka's own group_mode_transactions_test: a copy by transactions, with bounces of copier and broker."""
+    """Like Kafka's own group_mode_transactions_test: a transactional copy, with restarts of copier and broker."""
     servers = cluster.bootstrap_servers
     cluster.create_topic("input", 4)
     cluster.create_topic("output", 3)
@@ -534,11 +543,11 @@ def test_copies_under_restarts_lose_nothing_and_double_nothing(
         return reached
 
     try:
-        # Deliberate: no faster.  Records come while Spark starts three times, and are copied in small batches.
+        # Deliberate: a low rate.  Records also arrive while Spark starts three times, and the copier has small batches.
         with Stream(servers, {"input": 4}, per_second=40) as stream:
             copier.start()
             wait_for(more_than(0), "a first batch")
-            copier.send(signal.SIGKILL, Part.WORKER)  # the tasks: the running batch fails, and with it the query
+            copier.send(signal.SIGKILL, Part.WORKER)  # kills the tasks: the running batch fails, and then the query
             copier.kill()
             before = copied().total()
             copier.start()
@@ -608,7 +617,7 @@ def test_an_unreachable_cluster_is_told_in_bounded_time(write: Callable[..., Non
     ],
 )
 def test_save_modes_that_kafka_or_spark_cannot_do(write: Callable[..., None], mode: str | None, text: str) -> None:
-    """Spark itself refuses ErrorIfExists, its default, for every Python data source."""
+    """Spark refuses its default ErrorIfExists for every Python data source."""
     with pytest.raises(PySparkException) as raised:
         write("select 'x' as value", mode, topic="t")
     assert text in str(raised.value)

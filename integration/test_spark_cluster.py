@@ -1,7 +1,7 @@
-"""Applications on a standalone cluster, submitted and shipped as users do, while the cluster falls apart.
+"""Applications run on a standalone cluster that loses processes and machines.  Users submit and ship them this way.
 
-Spark runs a task again where an executor, a Python worker or a machine is lost, and runs a copy of one that is slow;
-the source gives every attempt the same records.  So nothing may be lost, and nothing come twice.
+Spark retries a task after it loses an executor, a Python worker or a machine.  It also runs a copy of a slow task.
+The source gives every attempt the same records, so the query must deliver each record once.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ PARTITIONS = 4
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
-    """A master, and no workers yet."""
+    """Yield a cluster with a master and no workers."""
     with closing(SparkCluster(tmp_path)) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def submitted(cluster: SparkCluster, tmp_path: Path) -> Iterator[Callable[..., SubmittedApplication]]:
-    """Yield a maker of applications; none survives the test."""
+    """Yield a function that makes applications, and kill them after the test."""
     made: list[SubmittedApplication] = []
 
     def make(options: dict[str, str], **shipped: Any) -> SubmittedApplication:
@@ -51,12 +51,12 @@ def submitted(cluster: SparkCluster, tmp_path: Path) -> Iterator[Callable[..., S
 
 
 def conf(**settings: object) -> list[str]:
-    """Return settings as arguments; ``_`` stands for a dot."""
+    """Return settings as arguments, with ``_`` for a dot."""
     return [word for key, value in settings.items() for word in ("--conf", f"spark.{key.replace('_', '.')}={value}")]
 
 
 def connections(pids: list[int], kafka: Kafka) -> int:
-    """Return how many connections to the broker these processes hold."""
+    """Return the number of connections from these processes to the broker."""
     ports = {int(server.rpartition(":")[2]) for server in kafka.bootstrap_servers.split(",")}
     found = 0
     for pid in pids:
@@ -77,12 +77,15 @@ def test_executors_and_workers_die_and_a_slow_task_is_copied(
     options: dict[str, str],
     tmp_path: Path,
 ) -> None:
-    """Speculation, a lost executor, lost Python workers and a lost machine: every record once, and nothing stays."""
+    """Spark copies slow tasks, and loses an executor, Python workers and a machine.
+
+    The query still delivers each record once, and no process or connection remains.
+    """
     name = topic(PARTITIONS)
     lost_worker, kept_worker = cluster.add_worker(cores=2), cluster.add_worker(cores=2)
     archive = packed_environment(tmp_path)
-    # Deliberate: unpacked here, too.  In client mode the source process runs where spark-submit does, with the same
-    # path to Python; Spark unpacks the archive for executors only.
+    # Deliberate: also unpack it here.  In client mode, the source process runs beside spark-submit with the same path
+    # to Python, and Spark unpacks the archive only for executors.
     shutil.unpack_archive(archive, tmp_path / "environment")
     app = submitted(
         {**options, "subscribe": name, "minRecordsPerTask": "1"},
@@ -99,7 +102,7 @@ def test_executors_and_workers_die_and_a_slow_task_is_copied(
         return len(app.rows)
 
     def more_rows(what: str) -> None:
-        """Wait for what was produced after this call."""
+        """Wait for 200 more rows."""
         seen = rows()
         wait_for(lambda: rows() > seen + 200, f"rows {what}")
 
@@ -117,14 +120,14 @@ def test_executors_and_workers_die_and_a_slow_task_is_copied(
             slow, _healthy = executors(2)
             more_rows("at first")
 
-            # A slow machine: whatever is read there waits.  Only copies on the other one can go on.
+            # A slow machine: its tasks hang.  Only their copies on the other machine can finish.
             kill(signal.SIGSTOP, slow.workers)
             more_rows("while one executor hangs")
             wait_for(
                 lambda: not alive(slow.workers), "Spark ends the workers whose tasks it has given up", timeout_s=60
             )
 
-            # The batch that hangs in all executors loses the one, and the other one's Python workers.
+            # A batch hangs in both executors.  Kill one of them, and the Python workers of the other.
             dead, hurt = executors(2)
             kill(signal.SIGSTOP, [*dead.workers, *hurt.workers])
             kill(signal.SIGKILL, [dead.jvm])
@@ -133,10 +136,10 @@ def test_executors_and_workers_die_and_a_slow_task_is_copied(
             kill(signal.SIGCONT, alive(dead.workers))
             wait_for(lambda: not alive([*dead.workers, *dead.daemons]), "the Python of the dead executor ends")
 
-            # A machine is gone, with its executor; another one comes.
+            # A machine disappears with its executor, and another one joins.
             gone = [pid for pid, _ in lost_worker.processes()]
             lost_worker.kill()
-            # Deliberate: the whole machine.  An executor whose worker alone has died may go on with its tasks.
+            # Deliberate: kill the whole machine.  If only its Spark worker died, the executor might continue its tasks.
             kill(signal.SIGKILL, alive(gone))
             wait_for(lambda: not alive(gone), "what the lost worker has started ends")
             more_rows("with one worker")
@@ -160,7 +163,7 @@ def test_executors_and_workers_die_and_a_slow_task_is_copied(
     left = [pid for worker in cluster.workers for pid, _ in worker.processes()]
     assert len(left) == len([kept_worker, cluster.workers[-1]]), "nothing but the workers themselves"
     assert not connections(left, kafka)
-    # Read by the C library that came in the archive, and by nothing of this machine's own installation.
+    # The executors read with the C library of the archive, not with this machine's own installation.
     assert "without the C library" not in app.log_since(0)
 
 
@@ -173,7 +176,10 @@ def test_executors_come_and_go_with_the_work(
     options: dict[str, str],
     tmp_path: Path,
 ) -> None:
-    """Dynamic allocation, with the package as a zip of modules: records once, and who leaves closes what it had."""
+    """With dynamic allocation and a zipped package, the query delivers each record once.
+
+    A removed executor leaves no process behind.
+    """
     name = topic(PARTITIONS)
     cluster.add_worker()
     cluster.add_worker()
@@ -186,7 +192,7 @@ def test_executors_come_and_go_with_the_work(
             *conf(dynamicAllocation_executorIdleTimeout="3s", dynamicAllocation_schedulerBacklogTimeout="1s"),
         ],
         python=str(bare_environment(tmp_path / "bare")),
-        # Deliberate: Spark gives --py-files to executors, and to the process that plans, but not to the source process.
+        # Deliberate: Spark passes --py-files to executors and to the planning process, but not to the source process.
         path=[package],
     ).configure(register=True)
 
@@ -197,17 +203,17 @@ def test_executors_come_and_go_with_the_work(
     produce(kafka.bootstrap_servers, name, dict.fromkeys(range(PARTITIONS), 50))
     app.start()
     wait_for(lambda: rows() == 4 * 50, "the first rows")
-    # Deliberate: there may be two.  While the first is starting, work waits longer than the backlog timeout.
+    # Deliberate: there may be two executors.  While the first one starts, tasks wait longer than the backlog timeout.
     first, *_ = wait_for(lambda: [e for e in cluster.executors() if e.workers], "an executor that has read")
 
-    # Its tasks take long now, so others wait for a place.
+    # The tasks of the first executor hang, so other tasks wait for a core.
     kill(signal.SIGSTOP, first.workers)
     produce(kafka.bootstrap_servers, name, dict.fromkeys(range(PARTITIONS), 50), start=50)
     second = wait_for(lambda: [e for e in cluster.executors() if e.workers and e.jvm != first.jvm], "a second one")[0]
     kill(signal.SIGCONT, alive(first.workers))
     wait_for(lambda: rows() == 4 * 100, "all rows")
 
-    # Without work the surplus one leaves.
+    # Spark removes the idle executor.
     wait_for(lambda: len(cluster.executors()) == 1, "one executor leaves")
     (kept,) = cluster.executors()
     left = second if kept.jvm == first.jvm else first
@@ -215,7 +221,7 @@ def test_executors_come_and_go_with_the_work(
     produce(kafka.bootstrap_servers, name, dict.fromkeys(range(PARTITIONS), 50), start=100)
     wait_for(lambda: rows() == 4 * 150, "the rows after that")
     wait_for(lambda: not lag(kafka.bootstrap_servers, options["kafka.group.id"], name, range(PARTITIONS)), "lag 0")
-    # What service managers and Kubernetes do: it reaches the JVM of spark-submit, and Python is told nothing.
+    # Service managers and Kubernetes do this: the signal reaches only the JVM of spark-submit, not Python.
     os.kill(app.pid, signal.SIGTERM)
     app.wait()
     wait_for(lambda: not app.processes(), "driver and source process end with spark-submit")
@@ -230,7 +236,7 @@ def test_executors_come_and_go_with_the_work(
 
 
 def test_a_standalone_cluster_runs_no_python_driver(tmp_path: Path) -> None:
-    """Spark refuses ``--deploy-mode cluster`` for Python there, before it connects: docs/deployment.md quotes it."""
+    """Spark refuses ``--deploy-mode cluster`` for Python there, before it connects.  docs/deployment.md quotes this."""
     said = subprocess.run(
         [SPARK_HOME / "bin" / "spark-submit", "--master", "spark://127.0.0.1:1", "--deploy-mode", "cluster", "app.py"],
         env=spark_environment(tmp_path),

@@ -1,4 +1,4 @@
-"""A client of Spark Connect that cannot reach the driver's machine: it reads, sees progress, and stops cleanly."""
+"""A client of Spark Connect reads, sees progress, and stops cleanly, without access to the driver's machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from tests.docs.blocks import run_by
 
-# A progress without news comes every 10 s (spark.sql.streaming.noDataProgressEventInterval): nothing may wait for it.
+# An idle query reports its progress every 10 s (spark.sql.streaming.noDataProgressEventInterval).  A stop must not wait
+# for this report.
 SOON_S = 8.0
 
 
@@ -32,13 +33,13 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory, warehouse: Path) -> Iterator[str]:
-    """A server of Spark Connect, in a process of its own."""
+    """Yield the address of a Spark Connect server in a separate process."""
     with closing(connect_server(tmp_path_factory.mktemp("server"), f"spark.sql.warehouse.dir={warehouse}")) as server:
         yield "sc://" + server.wait_for_line(r"Spark Connect server started at: (\S+:\d+)")
 
 
 class Client:
-    """The client, step by step."""
+    """Runs the client step by step."""
 
     def __init__(self, address: str, config: Path) -> None:
         self._log = config.with_suffix(".log")
@@ -53,7 +54,7 @@ class Client:
             )
 
     def step(self, name: str) -> dict[str, Any]:
-        """Return what it has seen in its next step."""
+        """Return the output of the client's next step."""
         assert self._process.stdout is not None
         watchdog = threading.Timer(120, self._process.kill)
         watchdog.start()
@@ -106,7 +107,7 @@ def test_a_remote_client_reads_and_stops_between_two_batches(
     known: set[str] = set()
 
     def begun() -> str:
-        """Wait until one more batch runs; return which."""
+        """Wait until one more batch attempt runs, and return its name."""
         found = wait_for(lambda: {file.stem for file in rows.glob("*.begun")} - known, "a batch begins")
         known.update(found)
         (attempt,) = found
@@ -124,7 +125,7 @@ def test_a_remote_client_reads_and_stops_between_two_batches(
         client.go_on()
         client.step("started")
         ended(begun())
-        # The next trigger is an hour away: without the listener that register() adds nobody would commit.
+        # The next trigger is an hour away.  Without the listener of register(), the query would not commit before it.
         wait_for(lambda: not lag(servers, group, name, range(2)), "lag 0", timeout_s=60)
         client.go_on()
         seen = client.step("progress")
@@ -137,13 +138,13 @@ def test_a_remote_client_reads_and_stops_between_two_batches(
         assert (stopped["clean"], stopped["active"]) == (True, False)
         assert stopped["took_s"] < SOON_S
 
-        # In the middle of a batch.
+        # A signal during a batch.
         nap.touch()
         produce(servers, name, {0: 10, 1: 10}, start=10)
         client.go_on()
         client.step("again")
         begun()
-        client.go_on()  # it runs until a signal now
+        client.go_on()  # from now on, the client runs until a signal
         threading.Timer(1, client.terminate).start()
         threading.Timer(3, nap.unlink).start()
         stopped = client.step("stopped")
@@ -152,7 +153,7 @@ def test_a_remote_client_reads_and_stops_between_two_batches(
         all_committed(20)
         assert not members(servers, group)
 
-        # After a restart with an unfinished batch Spark's progress does not say where the source is.
+        # After a restart with an unfinished batch, Spark's progress does not contain the source's control socket.
         nap.touch()
         produce(servers, name, {0: 10, 1: 10}, start=20)
         client.go_on()
@@ -186,7 +187,7 @@ def test_a_declarative_pipeline_reads_what_is_new(
     protocol: str,
     tmp_path: Path,
 ) -> None:
-    """Spark's own `spark-pipelines run`, twice: each run goes on where the last one has committed."""
+    """Spark's own `spark-pipelines run` runs twice.  Each run resumes at the last commit."""
     name = topic(2)
     table = f"orders_{group.replace('-', '_')}"
     specification, program = run_by("integration/test_spark_connect.py")

@@ -1,6 +1,6 @@
-"""What Spark itself can do with a stream, done with this source: what works, what is refused, and in whose words.
+"""Features of Spark's streams with this source: some work, and Spark or the source refuses the others.
 
-``docs/migration.md`` says the same.
+``docs/migration.md`` describes the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ASYNC = {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingCheckpoin
 
 @pytest.fixture
 def conf(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
-    """Yield what sets a configuration of the session for this test."""
+    """Yield a function that sets a configuration of the session for this test."""
     before: dict[str, str | None] = {}
 
     def set_one(name: str, value: str) -> None:
@@ -68,7 +68,7 @@ def test_spark_refuses_its_triggers_without_batches(
     trigger: dict[str, str],
     refusal: str,
 ) -> None:
-    """Before the source has joined its group: nothing is left of it."""
+    """Spark refuses them before the source joins its group."""
     writer = stream(spark, options, topic(1)).writeStream.format("noop").outputMode("update")
     with pytest.raises(PySparkException, match=refusal):
         writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**trigger).start().awaitTermination()
@@ -100,7 +100,7 @@ def test_a_named_source_is_found_again_although_another_one_came_before_it(
     tmp_path: Path,
     conf: Callable[[str, str], None],
 ) -> None:
-    """``readStream.name(...)``: the offsets in the checkpoint belong to the name, and not to the place in the query."""
+    """With ``readStream.name(...)``, offsets in the checkpoint belong to the name, not to the position in the query."""
     conf("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
     orders, returns = topic(1), topic(1)
     produce(kafka.bootstrap_servers, orders, {0: 20})
@@ -136,7 +136,7 @@ def test_a_query_goes_on_after_its_state_was_repartitioned(
     tmp_path: Path,
     conf: Callable[[str, str], None],
 ) -> None:
-    """It is a batch that reads no input, written by Spark between two runs of the query."""
+    """Spark repartitions the state between two runs, with a batch that reads no input."""
     provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     conf("spark.sql.streaming.stateStore.providerClass", provider)
     conf("spark.sql.streaming.offsetLog.formatVersion", "2")
@@ -168,7 +168,7 @@ def test_a_query_goes_on_after_its_state_was_repartitioned(
 def test_asynchronous_progress_reads_and_a_restart_from_what_it_left_out_is_an_error(
     kafka: Kafka, topic: TopicFactory, group: str, spark: SparkSession, options: dict[str, str], tmp_path: Path
 ) -> None:
-    """Spark leaves batches out of the checkpoint that the group has committed; nothing is skipped in silence."""
+    """Spark omits batches from the checkpoint that the group has committed.  The query does not skip them silently."""
     name = topic(1)
     produce(kafka.bootstrap_servers, name, {0: 100})
     checkpoint = tmp_path / "checkpoint"
@@ -187,7 +187,7 @@ def test_asynchronous_progress_reads_and_a_restart_from_what_it_left_out_is_an_e
     with pytest.raises(StreamingQueryException, match=r"asyncProgressTrackingEnabled has left out batches"):
         start().awaitTermination(int(PATIENCE_S))
     assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 100}
-    # What the error says to do.
+    # Do what the error advises.
     checkpoint = tmp_path / "another checkpoint"
     query = start()
     wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "everything is committed")

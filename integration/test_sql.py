@@ -1,4 +1,4 @@
-"""What SQL can do with this source and sink, and what Spark refuses, and in whose words; docs/sql.md says the same."""
+"""SQL with this source and sink: some statements work, and Spark or the source refuses others, as in docs/sql.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORDS = 20
 
 @pytest.fixture
 def orders(kafka: Kafka, topic: TopicFactory) -> str:
-    """Return a topic of two partitions with some JSON in it."""
+    """Return a topic with two partitions and some records."""
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: RECORDS, 1: RECORDS})
     return name
@@ -29,7 +29,7 @@ def orders(kafka: Kafka, topic: TopicFactory) -> str:
 
 @pytest.fixture
 def view(spark: SparkSession) -> Iterator[Callable[..., str]]:
-    """Yield what makes a temporary view with `CREATE TEMPORARY VIEW ... USING`, and drops it afterwards."""
+    """Yield a function that runs `CREATE TEMPORARY VIEW ... USING`, and drop the views after the test."""
     made: list[str] = []
 
     def make(options: dict[str, str], columns: str = "") -> str:
@@ -44,12 +44,12 @@ def view(spark: SparkSession) -> Iterator[Callable[..., str]]:
 
 
 def listed(options: dict[str, str], between: str = " ") -> str:
-    """Return options as SQL has them."""
+    """Return options in SQL syntax."""
     return ", ".join(f"'{name}'{between}'{value}'" for name, value in options.items())
 
 
 def run(frame: DataFrame, checkpoint: Path) -> list[Row]:
-    """Run a stream to the end of what there is, and return its rows."""
+    """Run a stream until it has read everything, and return its rows."""
     found: list[Row] = []
     writer = frame.writeStream.foreachBatch(lambda batch, _: found.extend(batch.collect()))
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
@@ -70,7 +70,7 @@ COLUMNS = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT,
 def test_a_temporary_view_is_a_batch_read(
     kafka: Kafka, orders: str, spark: SparkSession, view: Callable[..., str]
 ) -> None:
-    """Of what there is when its first query runs, and not when it was made; Spark refuses to stream it."""
+    """The view reads the records that exist at its first query, not at its creation.  Spark refuses to stream it."""
     name = view(of_topic(kafka, orders))
     counted = spark.sql(f"SELECT partition, count(*), max(offset) FROM {name} GROUP BY partition ORDER BY partition")
     assert [tuple(row) for row in counted.collect()] == [(0, RECORDS, RECORDS - 1), (1, RECORDS, RECORDS - 1)]
@@ -96,7 +96,7 @@ def test_a_view_shows_the_lag_of_a_stream_in_sql(
     view: Callable[..., str],
     tmp_path: Path,
 ) -> None:
-    """The stream is a view of its own: of `load()`, from which SQL makes a stream."""
+    """Two views: one shows the lag, and the other is a `load()` that SQL reads as a stream."""
     shown = view({"show": "lag", "kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.group.id": group})
     stream = f"s_{uuid.uuid4().hex}"
     spark.readStream.format("kafka-group").options(**options, subscribe=orders).load().createOrReplaceTempView(stream)
@@ -114,7 +114,7 @@ def test_a_view_shows_the_lag_of_a_stream_in_sql(
 def test_a_temporary_view_with_columns_is_a_sink(
     kafka: Kafka, orders: str, topic: TopicFactory, spark: SparkSession, view: Callable[..., str]
 ) -> None:
-    """Spark asks a view that names its columns for no schema; what the source would refuse, the sink takes."""
+    """Spark does not ask for the schema of a view with named columns.  So the source does not refuse sink options."""
     out = topic(1)
     sink = view(
         {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": out, "delivery": "exactly-once"},
@@ -134,7 +134,7 @@ def test_a_temporary_view_with_columns_is_a_sink(
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
-    """Yield the name of a table with the columns of the source; in Spark's catalog, and dropped afterwards."""
+    """Create a table with the columns of the source in Spark's catalog, yield its name, and drop it."""
     name = f"t_{uuid.uuid4().hex}"
     spark.sql(f"CREATE TABLE {name} ({COLUMNS}) USING `kafka-group` LOCATION '{tmp_path / 'table'}'")
     yield name
@@ -150,7 +150,7 @@ def test_a_table_is_read_with_options_of_the_query(
     table: str,
     tmp_path: Path,
 ) -> None:
-    """As a batch and, in SQL alone, as a stream.  Spark gives a Python source nothing that the table was made with."""
+    """SQL alone can read it as a batch and as a stream.  Spark passes no options of the table to a Python source."""
     count = f"SELECT count(*) FROM {table} WITH ({listed(of_topic(kafka, orders), '=')})"
     assert spark.sql(count).collect() == [(2 * RECORDS,)]
     stream = spark.sql(f"SELECT offset FROM STREAM {table} WITH ({listed({**options, 'subscribe': orders}, '=')})")
@@ -174,7 +174,7 @@ def test_rows_are_inserted_into_a_table_with_options_of_the_query(
 
 
 def test_a_table_without_columns_is_refused_and_told_what_to_do(kafka: Kafka, orders: str, spark: SparkSession) -> None:
-    """Its options would be lost; Spark refuses it only when it is read, and as if they had never been given."""
+    """Spark would lose the options of such a table.  It would refuse only the first read, as if they were missing."""
     for given in (f"OPTIONS ({listed(of_topic(kafka, orders))})", ""):
         with pytest.raises(AnalysisException, match=r"Use CREATE TEMPORARY VIEW \.\.\. USING\. Or name the columns"):
             spark.sql(f"CREATE TABLE never USING `kafka-group` {given}")

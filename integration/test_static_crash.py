@@ -1,4 +1,4 @@
-"""A static member whose process was killed: the next process gets its place back, under both protocols."""
+"""A static member's process is killed: the next process gets its partitions back, under both protocols."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyspark_kafka_group.testing import LocalKafka
 
 SESSION_MS = 5000
 
-# The process that will be killed, or that goes on: to the group it is a member like the query.
+# The former process, which the test kills or keeps alive.  To the group it is the same static member as the query.
 FORMER = """
 import sys
 from confluent_kafka import Consumer
@@ -39,7 +39,7 @@ while True:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalKafka]:
-    """Yield a cluster whose sessions of the new protocol are short."""
+    """Yield a cluster with short sessions for KIP-848."""
     short = {"group.consumer.session.timeout.ms": str(SESSION_MS), "group.consumer.min.session.timeout.ms": "1000"}
     short |= {"group.consumer.heartbeat.interval.ms": "500", "group.consumer.min.heartbeat.interval.ms": "100"}
     with LocalKafka(properties=short) as started:
@@ -48,7 +48,7 @@ def cluster() -> Iterator[LocalKafka]:
 
 @contextmanager
 def former_process(cluster: LocalKafka, group: str, protocol: str) -> Iterator[subprocess.Popen[str]]:
-    """Yield a process that is the static member pod-0, and has been given the partitions."""
+    """Yield a process that is the static member pod-0 and owns the partitions."""
     cluster.create_topic(group, partitions=2)
     command = [sys.executable, "-c", FORMER, cluster.bootstrap_servers, group, group, protocol]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -62,7 +62,7 @@ def former_process(cluster: LocalKafka, group: str, protocol: str) -> Iterator[s
 
 @pytest.fixture
 def join(cluster: LocalKafka, group: str, protocol: str) -> Iterator[Callable[[], Membership]]:
-    """Yield what starts the query that is pod-0."""
+    """Yield a function that starts a query as the static member pod-0."""
     made: list[Membership] = []
 
     def start() -> Membership:
@@ -109,7 +109,7 @@ def test_static_member_that_was_killed_gets_its_place_back(
 def test_place_of_a_process_that_runs_is_not_taken_and_the_error_names_both_causes(
     cluster: LocalKafka, group: str, protocol: str, join: Callable[[], Membership], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under the classic protocol the next process takes it: `test_static_membership`."""
+    """Under the classic protocol, the next process takes the place: `test_static_membership`."""
     monkeypatch.setattr(member, "_RELEASE_MARGIN_S", 1.0)
     with former_process(cluster, group, protocol) as former:
         one = join()

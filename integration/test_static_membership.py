@@ -1,4 +1,4 @@
-"""`kafka.group.instance.id`: a query that restarts in time keeps its partitions, and nobody else notices."""
+"""With `kafka.group.instance.id`, a query that restarts in time keeps its partitions, without a rebalance."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 Pipelines = Callable[..., Pipeline]
 
-# Under a stream of records: back to back, the batches of two queries take two cores.
+# For tests with a stream of records: without a pause, the batches of two queries occupy both cores.
 APART = {"processingTime": "500 milliseconds"}
 
-# What a rebalance would leave in a member's log.
+# The events that a rebalance adds to a member's log.
 REBALANCE = ("assigned", "draining", "released", "expired", "lost")
 
 
@@ -28,7 +28,7 @@ def static(pipeline: Pipelines, topic: str, name: str, *, instance: str | None =
 
 
 def allow_a_slow_restart(kafka: Kafka, group: str, protocol: str) -> None:
-    """Give the group the session timeout that queries have under the classic protocol; the test brokers' is short."""
+    """Set the group's session timeout to the default of the classic protocol.  The test brokers' own one is short."""
     if protocol == "consumer":
         entry = ConfigEntry("consumer.session.timeout.ms", "45000", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
@@ -37,7 +37,7 @@ def allow_a_slow_restart(kafka: Kafka, group: str, protocol: str) -> None:
 
 
 def committed_by(query: Pipeline) -> dict[str, int]:
-    """Return what the query has committed last, by partition."""
+    """Return the last offset that the query has committed in each partition."""
     return {tp: offset for event in query.events("committed") for tp, offset in event["offsets"].items()}
 
 
@@ -79,7 +79,7 @@ def test_a_restart_within_the_session_timeout_moves_nothing(
 def test_one_that_does_not_come_back_is_replaced_after_the_session_timeout(
     kafka: Kafka, topic: TopicFactory, pipeline: Pipelines
 ) -> None:
-    """Until then its partitions wait: that is the price."""
+    """A static member does not leave when it stops.  Its partitions wait until the session timeout."""
     name = topic(2)
     session = {"kafka.session.timeout.ms": "6000"}
     staying = static(pipeline, name, "staying", **session).start()
@@ -100,7 +100,7 @@ def test_one_that_does_not_come_back_is_replaced_after_the_session_timeout(
 def test_two_queries_with_one_instance_id_are_told_so(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """The classic protocol fences the old one; the consumer protocol refuses the new one: `test_static_crash`."""
+    """The classic protocol fences the old query.  The consumer protocol refuses the new one: `test_static_crash`."""
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
     first = static(pipeline, name, "first", instance="etl-0").start()

@@ -1,4 +1,4 @@
-"""The offset table under a query of Kafka: the database goes back, rows come late, a topic is created again."""
+"""The offset table with a query of Kafka: the database was restored, rows come late, or a topic is created again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from integration.cluster import produce, recreate, reset
 from integration.pipelines import PATIENCE_S, Pipeline
@@ -35,7 +35,7 @@ def url(postgres: str) -> Iterator[str]:
 def run(
     source: Pipeline, url: str, transform: Callable[[DataFrame], DataFrame] = lambda rows: rows, name: str = "etl"
 ) -> None:
-    """Read all there is into the database; raise what the query ends with."""
+    """Read everything into the database.  Raise the error of the query, if it fails."""
     offsets = OffsetTable(url, name)
 
     def write(batch: DataFrame, batch_id: int) -> None:
@@ -55,7 +55,7 @@ def counts(url: str) -> tuple[int, int]:
 def test_a_database_that_was_restored_is_noticed_and_repaired(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Callable[..., Pipeline], url: str
 ) -> None:
-    """One partition is behind in the restored table, another one has no row, and of a third all rows are left out."""
+    """In the restored table, partitions 0 and 2 are behind, and 1 has no row.  The query drops all rows of 2."""
     name = topic(3)
     source = pipeline(name)
 
@@ -102,7 +102,7 @@ def test_a_batch_without_rows_raises_the_table(
 def test_rows_that_a_join_emits_late_are_refused(
     kafka: Kafka, topic: TopicFactory, pipeline: Callable[..., Pipeline], url: str
 ) -> None:
-    """The left row waits in Spark's state until its partner comes, in a later batch."""
+    """The left row waits in Spark's state until its partner arrives in a later batch."""
     name = topic(2)
     source = pipeline(name)
 
@@ -194,7 +194,7 @@ def test_a_refused_record_is_named_and_can_be_set_aside(
 def test_through_spark_connect_the_source_says_what_a_batch_reads(
     kafka: Kafka, topic: TopicFactory, options: dict[str, str], url: str, tmp_path: Path
 ) -> None:
-    """All rows of partition 2 are left out there; the second run finds that the database has gone back."""
+    """The query drops all rows of partition 2.  The second run detects that the database has gone back."""
     name = topic(3)
     execute(url, 'CREATE TABLE orders (topic text, "partition" int, "offset" bigint)')
     given = json.dumps({**options, "subscribe": name})

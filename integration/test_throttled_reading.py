@@ -1,4 +1,4 @@
-"""Direct reading from real brokers that throttle, and whose leaders move (KIP-219, NOT_LEADER_OR_FOLLOWER)."""
+"""The direct client reads from real brokers that throttle it or move leaders (KIP-219, NOT_LEADER_OR_FOLLOWER)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def offsets(kafka: LocalKafka, topic: str, start: int, until: int, **properties:
 
 
 def set_quota(kafka: LocalKafka, client_id: str, bytes_per_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which confluent-kafka cannot do."""
+    """Limit the read rate of a client id.  This is our own request, because confluent-kafka does not support it."""
     monkeypatch.setitem(protocol.VERSIONS, ALTER_CLIENT_QUOTAS, 0)
     entity = struct.pack(">i", 1) + text("client-id") + text(client_id)
     change = struct.pack(">i", 1) + text("consumer_byte_rate") + struct.pack(">d?", bytes_per_s, False)

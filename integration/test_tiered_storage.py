@@ -1,4 +1,4 @@
-"""Records that brokers have moved to tiered storage (KIP-405), here Kafka's own implementation for tests, a folder."""
+"""Reads from tiered storage (KIP-405), with Kafka's own implementation for tests, which is a folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SEGMENT_BYTES = 1024 * 1024
 
 @pytest.fixture(scope="module")
 def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """Yield a broker on whose own disk the topic ``orders`` has its last records only."""
+    """Yield a broker whose own disk contains only the last records of the topic ``orders``."""
     label = "Kafka's tiered storage for tests"
     modules = {STORAGE: STORAGE_SHA256}
     [jar] = resolve(JarSet(name=f"tiered-{KAFKA_VERSION}", label=label, modules=(STORAGE,), sha256=modules))
@@ -43,7 +43,7 @@ def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
         "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
         "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
         "remote.log.manager.task.interval.ms": "200",
-        "log.initial.task.delay.ms": "500",  # before segments are deleted for the first time: 30 s by default
+        "log.initial.task.delay.ms": "500",  # the delay before Kafka first deletes segments: 30 s by default
     }
     with LocalKafka(properties=properties) as kafka:
         moved = {"remote.storage.enable": "true", "local.retention.bytes": "1", "segment.bytes": str(SEGMENT_BYTES)}

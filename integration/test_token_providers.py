@@ -1,4 +1,4 @@
-"""Tokens from a callable of the user: they end while a query runs, they are shared, and a failure has its cause."""
+"""Tokens of a user's callable: they expire while a query runs, processes share them, and errors name the cause."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.testing.ports import free_ports
 
 LIFE_S = 5
-"""A token is asked for again after 4 s.  The broker ends each login with its token."""
+"""The lifetime of a token.  A process fetches the next one after 4 s.  The broker ends each login with its token."""
 
 RECORDS = 100
 
@@ -44,7 +44,7 @@ def provider(tokens: TokenServer, secret: str = "the-secret-of-etl") -> dict[str
 
 @pytest.fixture
 def options(broker: LocalKafka, tokens: TokenServer, request: pytest.FixtureRequest) -> dict[str, str]:
-    """Return the options of a source; the test's own topic is ``request.node.name``'s."""
+    """Return the options of a source, with the name of the test in the group id."""
     return {
         "kafka.bootstrap.servers": broker.secured_bootstrap_servers,
         "kafka.security.protocol": "SASL_PLAINTEXT",
@@ -82,7 +82,7 @@ def test_a_query_outlives_its_tokens(
     assert len({(row.partition, row.offset) for row in query.rows}) == len(query.rows) == rounds * 2 * RECORDS
     assert not query.events("lost"), "the member kept its place"
     asked = len(tokens.issued) - issued
-    # Some processes have tokens: the source, and Spark's workers.  None asks for one with each connection.
+    # The source and Spark's workers fetch tokens, but not a new one for each connection.
     processes = 4
     assert 4 <= asked <= processes * ((time.monotonic() - begin) / (0.8 * LIFE_S) + 1)
 

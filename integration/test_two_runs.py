@@ -1,4 +1,4 @@
-"""Two runs of one query at once: the same checkpoint is in use twice, on two machines, say."""
+"""Two runs use the same checkpoint at the same time, for example on two machines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark_kafka_group.testing.kafka import Kafka
 
 
 def test_of_two_runs_that_commit_in_turn_one_ends_and_says_why(kafka: Kafka, topic: TopicFactory) -> None:
-    """Regression: each went on for ever, because its commits succeeded in between."""
+    """Regression: both continued for ever, because each run's commits succeeded between those of the other."""
     servers = {"bootstrap.servers": kafka.bootstrap_servers}
     tp = TopicPartition(topic(), 0)
     asker = Consumer({**servers, "group.id": "etl"})
@@ -29,7 +29,7 @@ def test_of_two_runs_that_commit_in_turn_one_ends_and_says_why(kafka: Kafka, top
                 run.commit({tp: (Offset(offset), None, "")}, anybody)
                 done += 1
             except CommitRefusedError:
-                pass  # fenced for the first or second time: it tries again
+                pass  # fenced for the first or second time: the run retries
             except MemberFencedError as problem:
                 assert "the same checkpoint is in use twice" in str(problem)  # noqa: PT017
                 ended.append(run)
@@ -38,7 +38,7 @@ def test_of_two_runs_that_commit_in_turn_one_ends_and_says_why(kafka: Kafka, top
     assert len(ended) == 1
     assert done >= 2, "both have committed"
     [other] = [run for run in runs if run not in ended]
-    for _ in range(2):  # the one that has ended may have fenced it once more
+    for _ in range(2):  # the ended run may have fenced this one once more
         with contextlib.suppress(CommitRefusedError):
             other.commit({tp: (Offset(100), None, "")}, anybody)
     [committed] = asker.committed([KafkaPartition(*tp)], timeout=30)

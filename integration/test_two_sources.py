@@ -23,7 +23,7 @@ Pipelines = Callable[..., Pipeline]
 
 
 class Collected:
-    """One query over any stream, and how often it has delivered each row."""
+    """Runs a query over any stream and counts how often it delivers each row."""
 
     def __init__(self, stream: DataFrame, checkpoint: Path, **trigger: bool) -> None:
         self.rows: Counter[tuple[str, int, int]] = Counter()
@@ -50,9 +50,9 @@ TRIGGERS: dict[str, dict[str, bool]] = {"default": {}, "now": {"availableNow": T
 
 @pytest.fixture
 def collect(tmp_path: Path, pipeline: Pipelines, group: str) -> Iterator[Collect]:
-    """Yield a starter of queries: the same one under each of two triggers, side by side, each in a group of its own.
+    """Yield a function that starts the same query twice: with each of two triggers, and in separate groups.
 
-    It is given what makes the stream, with a function ``load(topics, **options)``.
+    Its argument is a function that makes the stream with ``load(topics, **options)``.
     """
     made: list[Collected] = []
 
@@ -98,7 +98,7 @@ def expected(name: str, times: int) -> dict[tuple[str, int, int], int]:
 def test_union_of_one_stream_with_itself_has_each_record_twice(
     kafka: Kafka, topic: TopicFactory, group: str, collect: Collect
 ) -> None:
-    """Spark reads such a stream once: there is one member."""
+    """Spark reads such a stream once, so the group has one member."""
     name = filled(kafka, topic)
 
     def stream(load: Load) -> DataFrame:
@@ -129,7 +129,7 @@ def test_join_of_one_stream_with_itself_has_all_pairs_if_one_side_is_renamed(
 
 @either_protocol
 def test_join_of_one_stream_with_itself_has_all_pairs(kafka: Kafka, topic: TopicFactory, collect: Collect) -> None:
-    """Regression: each side had other partitions, so that there was no pair at all."""
+    """Regression: each side owned different partitions, so the join had no pairs."""
     name = filled(kafka, topic)
 
     def stream(load: Load) -> DataFrame:
@@ -145,7 +145,7 @@ def test_join_of_one_stream_with_itself_has_all_pairs(kafka: Kafka, topic: Topic
 def test_one_stream_may_be_joined_with_itself_twice(
     kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, tmp_path: Path
 ) -> None:
-    """With `availableNow` only: one join is tested with both triggers."""
+    """This test uses only `availableNow`.  The tests of a single join use both triggers."""
     name = filled(kafka, topic)
     stream = pipeline(name).load()
     pairs = stream.alias("a").join(stream.alias("b"), expr("a.value = b.value")).select("a.*")
@@ -162,7 +162,7 @@ def test_one_stream_may_be_joined_with_itself_twice(
 def test_join_with_itself_goes_on_after_a_failure_and_beside_another_member(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Both sides read the same batch again, and the same partitions when some have moved."""
+    """Both sides replay the same batch, and read the same partitions after some have moved."""
     name = filled(kafka, topic)
     fail_in: set[int] = {1}
     rows: dict[int, Counter[tuple[str, int, int]]] = {}
@@ -209,7 +209,7 @@ def test_join_with_itself_goes_on_after_a_failure_and_beside_another_member(
 def test_two_streams_of_one_group_and_topic_are_refused(
     kafka: Kafka, topic: TopicFactory, group: str, collect: Collect, other: dict[str, str]
 ) -> None:
-    """Regression: the second of two equal streams was told from one of another query by a second of time."""
+    """Regression: only a second of time distinguished the second of two equal streams from one of another query."""
     name = filled(kafka, topic)
     for found in collect(lambda load: load(name).union(load(name, **other).filter("offset >= 5"))):
         with pytest.raises(StreamingQueryException) as failed:
@@ -235,7 +235,7 @@ def test_two_streams_of_one_group_may_have_different_topics(
 def test_two_queries_that_start_at_the_same_time_share_a_group(
     kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, group: str, protocol: str
 ) -> None:
-    """They are never taken for two sources of one query, also when they start again while former processes leave."""
+    """The source never takes them for two sources of one query, even if they restart while former processes leave."""
     name = topic(4)
     pair = [pipeline(name, name=f"query{n}") for n in range(2)]
     for started in range(2):
@@ -252,11 +252,11 @@ def test_two_queries_that_start_at_the_same_time_share_a_group(
             return sum(len(one.rows) for one in pair) >= count
 
         wait_for(delivered, "all records")
-        # What is not committed yet when a query is stopped may be read twice.
+        # The next run may repeat records that a stopped query has not committed.
         wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(4)) == 0, "all records are committed")
         for one in pair:
             one.wait_for_ownership(2)
-        # Also who had nothing to read begins with a batch, and must not be stopped while Spark writes it.
+        # A query without records also begins with a batch.  Do not stop it while Spark writes that batch.
         wait_for(lambda: all(has_logged_a_batch(one.checkpoint) for one in pair), "first batches")
         for one in pair:
             one.stop()

@@ -1,4 +1,4 @@
-"""A query that would take partitions from others runs an empty batch first, and joins when that is finished."""
+"""A query that would take partitions from others first runs an empty batch, and joins after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Pipelines = Callable[..., Pipeline]
 
 
 class FirstBatch:
-    """Holds the first batch of a query until it is released."""
+    """Blocks the first batch of a query until the test releases it."""
 
     def __init__(self) -> None:
         self.runs, self.released = threading.Event(), threading.Event()
@@ -65,7 +65,7 @@ def test_a_query_takes_partitions_when_it_is_warm_also_when_it_starts_again(
 def test_a_topic_that_is_added_to_subscribe_is_read_from_its_beginning(
     kafka: Kafka, topic: TopicFactory, pipeline: Pipelines
 ) -> None:
-    """Regression: while the query warmed up `latest` moved on, by hours if its triggers were hours apart."""
+    """Regression: `latest` moved while the query warmed up, by hours if its triggers were hours apart."""
     known, added = topic(2), topic(1)
     produce(kafka.bootstrap_servers, known, {0: 5, 1: 5})
     produce(kafka.bootstrap_servers, added, {0: 5})
@@ -78,7 +78,7 @@ def test_a_topic_that_is_added_to_subscribe_is_read_from_its_beginning(
     second.stop()
     second.options = {**second.options, "subscribe": f"{known},{added}", "startingOffsets": "latest"}
     second.start(processingTime="8 seconds")
-    time.sleep(4)  # the empty batch is over, and the next trigger is yet to come
+    time.sleep(4)  # the empty batch is finished, and the next trigger has not fired
     produce(kafka.bootstrap_servers, added, {0: 10}, start=5)
     second.wait_for_rows(len([row for row in second.rows if row.topic == known]) + 15)
     assert [row.offset for row in second.rows if row.topic == added] == list(range(15))
@@ -88,7 +88,7 @@ def test_a_topic_that_is_added_to_subscribe_is_read_from_its_beginning(
 def test_a_query_that_fails_while_it_warms_up_has_never_been_in_the_group(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
-    """Started again, it has an unfinished batch to run, the empty one, and joins for it."""
+    """After a restart, the query joins at once, because it must replay the unfinished empty batch."""
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
     first = pipeline(name, name="first").start()

@@ -12,11 +12,14 @@ _last = ""
 
 
 class Vault:
-    """Has a provider as a method."""
+    """A class with a provider as a method."""
 
     @staticmethod
     def token(config: str) -> tuple[str, float, str, dict[str, str]]:
-        """Return a token of the server; fail with the cause, and with a text that shows the token before."""
+        """Return a token of the server.
+
+        If this fails, raise an error with the cause, and with a text that shows the previous token.
+        """
         global _last  # noqa: PLW0603
         url, client_id, secret = config.split()
         login = base64.b64encode(f"{client_id}:{secret}".encode()).decode()

@@ -1,4 +1,4 @@
-"""An OAuth server for tests: issues signed tokens for a client's id and secret, and tells the key."""
+"""An OAuth server for tests.  It issues signed tokens for a client's id and secret, and publishes the key."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _AUDIENCE = "kafka"
 
 
 class TokenServer:
-    """Listens on the loopback interface while it is entered.
+    """A server that listens on the loopback interface inside a ``with`` block.
 
     Parameters
     ----------
     client_id, client_secret : str
-        Who gets a token.  Its subject is the id.
+        The client that gets tokens.  The id is the subject of its tokens.
     lifetime_s : int
-        How long a token lasts.
+        The lifetime of a token, in seconds.
 
     Attributes
     ----------
     issued : list of str
         All tokens so far.
     lifetime_s : int
-        How long the tokens last that are issued from now on.
+        The lifetime of all tokens that the server issues from now on.
     refused : int
-        How often somebody came with another secret.
+        The number of requests with another id or secret.
     """
 
     def __init__(self, client_id: str, client_secret: str, lifetime_s: int = 60) -> None:
@@ -60,21 +60,21 @@ class TokenServer:
 
     @property
     def token_url(self) -> str:
-        """Where tokens are issued."""
+        """The URL that issues tokens."""
         return f"http://127.0.0.1:{self._server.server_port}/token"
 
     @property
     def keys_url(self) -> str:
-        """Where the public key is, as a set of JSON Web Keys."""
+        """The URL of the public key, as a set of JSON Web Keys."""
         return f"http://127.0.0.1:{self._server.server_port}/keys"
 
     @property
     def java_options(self) -> str:
-        """What a broker's JVM must be told, for Kafka fetches keys from known addresses only."""
+        """The options that a broker's JVM needs, because Kafka fetches keys only from configured addresses."""
         return f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.keys_url}"
 
     def broker(self, users: dict[str, str] | None = None, tls: TlsFiles | None = None) -> LocalKafka:
-        """Return a broker whose secured listener takes the tokens; its environment must have ``java_options``."""
+        """Return a broker whose secured listener accepts the tokens.  Its environment must contain ``java_options``."""
         module = "org.apache.kafka.common.security.oauthbearer.OAuthBearer"
         listener = "listener.name.secured"
         return LocalKafka(
@@ -86,7 +86,7 @@ class TokenServer:
                 f"{listener}.oauthbearer.sasl.server.callback.handler.class": f"{module}ValidatorCallbackHandler",
                 f"{listener}.sasl.oauthbearer.jwks.endpoint.url": self.keys_url,
                 f"{listener}.sasl.oauthbearer.expected.audience": _AUDIENCE,
-                f"{listener}.oauthbearer.connections.max.reauth.ms": "3600000",  # a login ends with its token
+                f"{listener}.oauthbearer.connections.max.reauth.ms": "3600000",  # a login expires with its token
             },
         )
 
@@ -133,7 +133,7 @@ class TokenServer:
                 self.wfile.write(body)
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Log no requests."""
 
         return Handler
 

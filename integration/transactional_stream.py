@@ -1,4 +1,4 @@
-"""A producer of transactions, some of which it aborts, and what a plain consumer finds of them afterwards."""
+"""A producer of transactions that aborts some of them, and a plain consumer that reads the rest afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from integration.poll_oracles import Transactions
 _TIMEOUT_S = 30.0
 _PATIENCE_S = 60.0
 
-# Longer than any fault of a broker, shorter than what a partition may stand still: nobody reads on behind an open one.
+# Longer than any fault of a broker, and shorter than a partition may stand still: readers stop at an open transaction.
 _TRANSACTION_MS = 20_000
 
 _RECORDS = 5
@@ -24,25 +24,25 @@ _SHARE_ABORTED = 0.3
 
 
 class TransactionalStream:
-    """Writes transactions at a steady rate, in the background, until it is closed; each third or so is aborted.
+    """A background producer that writes transactions at a steady rate until it is closed, and aborts about a third.
 
     Parameters
     ----------
     bootstrap, topic : str
-        Where to write.
+        The cluster and the topic to write to.
     partitions : int
-        How many the topic has.
+        The number of partitions of the topic.
     per_second : float
-        How many transactions.
+        The number of transactions per second.
     seed : int
-        Decides which are aborted.
+        Decides which transactions the producer aborts.
 
     Attributes
     ----------
     aborted : int
-        How many transactions were aborted on purpose.
+        The number of transactions that the producer has aborted on purpose.
     in_doubt : int
-        How many nobody knows the outcome of, because a broker was down: they prove nothing.
+        The number of transactions with an unknown outcome, because a broker was down.  They prove nothing.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, *, per_second: float, seed: int) -> None:
@@ -68,7 +68,7 @@ class TransactionalStream:
         self.close()
 
     def close(self) -> None:
-        """End the stream; no transaction is open then."""
+        """End the stream, and leave no transaction open."""
         self._stop.set()
         self._thread.join(2 * _PATIENCE_S)
         assert not self._thread.is_alive()
@@ -76,7 +76,7 @@ class TransactionalStream:
 
     @property
     def transactions(self) -> Transactions:
-        """What is known of its records; once it is closed."""
+        """The records of transactions with a known outcome.  Complete after :meth:`close`."""
         return Transactions(self._committing, {tp: frozenset(offsets) for tp, offsets in self._aborted.items()})
 
     def _run(self) -> None:
@@ -87,14 +87,14 @@ class TransactionalStream:
                 self._write(producer)
             except KafkaException:
                 self.in_doubt += 1
-                producer = None  # its successor ends what it has left open
+                producer = None  # its successor ends its open transaction
         try:
             producer = producer or self._new_producer()
         except KafkaException as problem:
             self._problems.append(f"a transaction is left open: {problem}")
 
     def _new_producer(self) -> Producer:
-        """Return a producer under the same id: it ends what its predecessor has left open."""
+        """Return a producer with the same id.  It ends the transaction that its predecessor has left open."""
         producer = Producer(
             {
                 "bootstrap.servers": self._bootstrap,
@@ -141,7 +141,7 @@ class TransactionalStream:
 
 
 def visible_offsets(bootstrap: str, partitions: Sequence[tuple[str, int]]) -> dict[str, frozenset[int]]:
-    """Return the offsets that a plain consumer of committed records is given, from beginning to end."""
+    """Return the offsets that a plain consumer of committed records reads, from beginning to end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

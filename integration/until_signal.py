@@ -1,8 +1,11 @@
-"""A program with a query for each topic that runs until a signal, as users write one.
+"""A program with one query for each topic that runs until a signal, like a user's program.
 
-Arguments are the bootstrap servers, the group, a folder, and topics.  In the folder, ``TOPIC.nap`` holds the batch of a
-topic while it is there, ``TOPIC.fails`` makes it fail, and ``TOPIC.begun`` and ``TOPIC.N.json`` show that one runs, and
-its rows.
+The arguments are the bootstrap servers, the group, a folder, and topics.  The folder contains these files:
+
+* ``TOPIC.nap`` holds the batch of a topic while the file exists.
+* ``TOPIC.fails`` makes the batch fail.
+* ``TOPIC.begun`` shows that a batch has begun.
+* ``TOPIC.N.json`` contains the rows of batch N.
 """
 
 from __future__ import annotations

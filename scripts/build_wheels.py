@@ -1,11 +1,11 @@
-"""Build the sdist and all wheels on one machine: what `make wheels` runs.
+"""Build the sdist and all wheels on one machine, for `make wheels`.
 
-The compiler is zig, from the PyPI package `ziglang`: it knows the C library of every platform in the versions that
+The compiler is zig, from the PyPI package `ziglang`.  It has the C library of every platform, in the versions that
 wheels promise.  All wheels come from the sdist, so the sdist has everything that a build needs.  `check` refuses a
 wheel that needs more than its name says.
 
 The environment variable ``REPOSITORY`` is the address of the repository, for links and for the URLs of the project.
-Without it the files are for a look, and not for an upload.
+Without it, use the files for inspection only, and do not upload them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LIBRARY = "pyspark_kafka_group/columns/_native.abi3.so"
 
 
 class WheelError(Exception):
-    """A wheel does not keep what its name promises."""
+    """A wheel does not match its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Platform:
     tag : str
         The platform in the name of the wheel, with the oldest version it promises to run on.
     target : str
-        The same in zig's words.
+        Zig's name of the platform.
     """
 
     tag: str
@@ -59,20 +59,20 @@ class Platform:
     def compiler(self) -> dict[str, str]:
         """Return the environment that makes setuptools compile for this platform."""
         cc = f"{shlex.quote(sys.executable)} -m ziglang cc -target {self.target}"
-        # Stripped, and with no symbol left open: nothing but the system's C library is there at run time.
+        # Strip symbols, and allow no undefined ones: at run time there is only the system's C library.
         complete = "-s" if "macos" in self.target else "-s -Wl,-z,defs"
         cache = str(ROOT / "build" / "zig")
         return {
             "CC": cc,
             "LDSHARED": f"{cc} -shared {complete}",
-            # Of whoever builds, and for this machine.
+            # Drop the user's flags, which are for this machine.
             **dict.fromkeys(("CFLAGS", "CPPFLAGS", "LDFLAGS"), ""),
             "ZIG_GLOBAL_CACHE_DIR": cache,
             "ZIG_LOCAL_CACHE_DIR": cache,
         }
 
 
-# Older than what pyarrow's wheels and confluent-kafka's ask for: where those install, these do.
+# Older systems than the wheels of pyarrow and confluent-kafka need.  So these wheels install wherever those do.
 PLATFORMS = (
     Platform("manylinux_2_17_x86_64", "x86_64-linux-gnu.2.17"),
     Platform("manylinux_2_17_aarch64", "aarch64-linux-gnu.2.17"),
@@ -91,7 +91,7 @@ _LIMITED_API = re.compile(r"^\[tool\.distutils\.bdist_wheel\]\n(?:(?!\[).*\n)*",
 
 
 def build_sdist(out: Path, repository: str = "") -> Path:
-    """Build the sdist of the work tree into the folder `out`, with links to the repository if its address is known."""
+    """Build the sdist of the work tree into the folder `out`, with links to `repository` unless it is empty."""
     with tempfile.TemporaryDirectory() as folder:
         _build("--sdist", ROOT, Path(folder), {})
         (archive,) = Path(folder).glob("*.tar.gz")
@@ -103,7 +103,7 @@ def build_sdist(out: Path, repository: str = "") -> Path:
 
 
 def build_pure_wheel(sdist: Path, out: Path) -> Path:
-    """Build the wheel without the C library into the folder `out`, for platforms that have no other."""
+    """Build the wheel without the C library into the folder `out`, for platforms without another wheel."""
     with tempfile.TemporaryDirectory() as folder:
         source = _unpacked(sdist, Path(folder))
         project = source / "pyproject.toml"
@@ -127,25 +127,25 @@ def _unpacked(sdist: Path, folder: Path) -> Path:
 
 def build_wheel(sdist: Path, platform: Platform, compiler: Mapping[str, str], out: Path) -> Path:
     """Build a wheel into the folder `out`; `compiler` is the environment to compile in."""
-    # Each from a fresh copy: setuptools would take what it finds in build/ for compiled already.
+    # Use a fresh copy for each wheel: setuptools would reuse the compiled files that it finds in build/.
     with tempfile.TemporaryDirectory() as folder:
         source = _unpacked(sdist, Path(folder))
         plat_name = f"--config-setting=--build-option=--plat-name={platform.tag}"
         output = _build("--wheel", source, out, compiler, plat_name)
     (wheel,) = out.glob(f"*-{platform.tag}.whl")
-    # No error to setuptools: the package works without.
+    # setuptools reports no error, because the package works without the library.
     if LIBRARY not in zipfile.ZipFile(wheel).namelist():
         raise WheelError(f"the C library was not built for {platform.tag}:\n{output}")
     return wheel
 
 
 def check(wheel: Path) -> str:
-    """Return in a few words what a wheel needs of the system.
+    """Return a short text that names what a wheel needs from the system.
 
     Raises
     ------
     WheelError
-        The C library in it needs more than the name of the wheel says.
+        If the C library in it needs more than the name of the wheel says.
     """
     *_, python, abi, tag = wheel.stem.split("-")
     if tag == PURE:
@@ -179,7 +179,7 @@ def _check_elf(wheel: Path, tag: str) -> str:
 
 
 def _check_musl(tag: str, library: bytes) -> str:
-    # Deliberate: not auditwheel, which looks for musl on this machine and takes libc.so of glibc, a text, for it.
+    # Deliberate: not auditwheel.  It looks for musl on this machine, and mistakes libc.so of glibc, a text, for it.
     elf = ELFFile(io.BytesIO(library))
     dynamic = [section for section in elf.iter_sections() if isinstance(section, DynamicSection)]
     tags: list[Any] = [tag for section in dynamic for tag in section.iter_tags("DT_NEEDED")]
@@ -194,7 +194,7 @@ def _check_mach_o(tag: str, library: bytes) -> str:
     _, major, minor, arch = tag.split("_", 3)
     seen = mach_o(library)
     promised = MachO(arch, (int(major), int(minor)), frozenset({"/usr/lib/libSystem.B.dylib"}), seen.signed)
-    # Apple's processors run nothing without a signature, be it one without a name.
+    # Apple's processors run only signed code.  A signature without a name is enough.
     if seen != promised or (arch == "arm64" and not seen.signed):
         raise WheelError(f"the library for {tag} is {seen}")
     return f"{', '.join(seen.libraries)}, macOS {major}.{minor}{', signed' if seen.signed else ''}"
@@ -227,7 +227,7 @@ def mach_o(library: bytes) -> MachO:
             case 0x32:  # LC_BUILD_VERSION
                 (version,) = struct.unpack_from("<I", library, at + 12)
                 oldest = version >> 16, version >> 8 & 0xFF
-            case 0x24:  # LC_VERSION_MIN_MACOSX, what LC_BUILD_VERSION was before
+            case 0x24:  # LC_VERSION_MIN_MACOSX, the predecessor of LC_BUILD_VERSION
                 (version,) = struct.unpack_from("<I", library, at + 8)
                 oldest = version >> 16, version >> 8 & 0xFF
             case 0x1D:  # LC_CODE_SIGNATURE
@@ -237,7 +237,7 @@ def mach_o(library: bytes) -> MachO:
 
 
 def _build(kind: str, source: Path, out: Path, environment: Mapping[str, str], *options: str) -> str:
-    # Without isolation, which would download setuptools: the dev extra has it.
+    # No isolation: it would download setuptools, which the dev extra already installs.
     command = [sys.executable, "-m", "build", kind, "--no-isolation", "--outdir", str(out), *options, str(source)]
     run = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
     if run.returncode != 0:
@@ -246,7 +246,7 @@ def _build(kind: str, source: Path, out: Path, environment: Mapping[str, str], *
 
 
 def main() -> None:
-    """Build the sdist and all wheels into dist/, which holds nothing else then, and check them."""
+    """Empty dist/, build the sdist and all wheels into it, and check them."""
     shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir()
     repository = os.environ.get("REPOSITORY", "")

@@ -1,8 +1,8 @@
-"""Makes an unpacked sdist fit for a package index: no link of its README is dead, and it has the URLs of the project.
+"""Makes an unpacked sdist fit for a package index: its README has no dead links, and it has the URLs of the project.
 
-In the repository, links are relative.  So they work in a clone, in a fork and on the site.  A package index shows only
-the README, where they would lead nowhere.  It also gives headings no ids, so a link within the page leads to the
-repository.  If the address of the repository is not known, only the texts of these links remain.
+Relative links work in a clone, in a fork and on the site.  They would be dead on a package index, which shows only the
+README.  An index also gives headings no ids, so a link within the page leads to the repository.  If the address of the
+repository is unknown, only the texts of these links remain.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def make_fit(source: Path, repository: str, version: str) -> None:
     source : Path
         The folder of the sdist.
     repository : str
-        The address of the repository, on a host whose paths are those of GitHub.  Empty if it is not known.
+        The address of the repository, on a host whose paths are those of GitHub.  Empty if unknown.
     version : str
         The version of the package.  Links lead to the files of its tag.
     """

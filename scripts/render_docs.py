@@ -1,6 +1,6 @@
 """Render the pages of docs/ that are generated from tables in the code.
 
-Run it with the project's Python after changing an option; a test compares.
+Run it with the project's Python after you change an option.  A test compares the pages with the code.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pyspark_kafka_group.query.progress_report import FIELDS
 from pyspark_kafka_group.writing.options import WRITE_OPTIONS
 from pyspark_kafka_group.writing.producer_properties import PROPERTIES as PRODUCER_PROPERTIES
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for what belongs to the tests
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for the modules of the tests
 
 from integration.compatibility import rows as compatibility
 
@@ -95,7 +95,7 @@ the executors, the producer that commits in transactions, and two that ask about
 
 
 def _defaults(option: Option) -> str:
-    """Return the default of an option, and that of batch reads where it is another one."""
+    """Return the default of an option, and the default of batch reads if it differs."""
     usual = _default(option.default, required=option.required)
     if option.batch_default is None:
         return usual
@@ -103,7 +103,7 @@ def _defaults(option: Option) -> str:
 
 
 def _reads(option: Option) -> str:
-    """Return where an option holds."""
+    """Return the kinds of reads to which an option applies."""
     return f"{option.reads}, ignored in batch" if option.batch is Use.IGNORED else option.reads
 
 
@@ -388,7 +388,7 @@ def _in_source_process(row: KafkaErrorCode) -> str:
 
 
 def _in_readers(row: KafkaErrorCode) -> str:
-    """Return what readers do, those of librdkafka and those that fetch by themselves."""
+    """Return the reaction of readers, both of librdkafka's and of those that fetch without it."""
     moved = Consequence.OTHER_LEADER
     return f"{row.reader.value}; {moved.value}" if moved in row.consequences else row.reader.value
 
@@ -401,7 +401,7 @@ def _docstring(kind: type) -> tuple[str, list[tuple[str, str, str]]]:
 
 
 def _prose(text: str) -> str:
-    """Return the text of a docstring as Markdown, in a line."""
+    """Return the text of a docstring as one line of Markdown."""
     return re.sub(r"\s+", " ", text.strip()).replace("``", "`")
 
 
@@ -425,7 +425,7 @@ A topic-partition is a text, such as `"orders-3"`. A range is `[from, until]`, w
 
 {events}"""
 
-_Hint = Any  # what the type checker calls a type form
+_Hint = Any  # a type form, in the words of the type checker
 
 _JSON_TYPES: dict[_Hint, str] = {
     str: "text",

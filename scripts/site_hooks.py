@@ -1,7 +1,7 @@
-"""Hooks of mkdocs: what is not Markdown's own about the pages of docs/.
+"""Hooks of mkdocs, for the parts of the pages of docs/ that Markdown does not cover.
 
 The pages stay as they are in the repository, where links are relative to the file.  On the site the pages of docs/ are
-at the top, and whatever they link to outside of docs/ comes with them, in the folder ``project``.
+at the top.  Files outside docs/ to which they link are in the folder ``project``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _sections: list[Any] = []
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what the pages link to outside of docs/, and what that links to."""
+    """Add the files outside docs/ to which the pages link, and the files to which those link."""
     pages = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     for page in pages:
         for target in (page, *_linked(page)):
@@ -42,7 +42,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Let links lead to where files are on the site, and insert docstrings where a comment asks for them."""
+    """Point links to the places of files on the site, and insert the docstrings that comments name."""
     source = Path(str(page.file.abs_src_path))
     folder = posixpath.dirname(page.file.src_uri) or "."
 
@@ -56,14 +56,14 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_page_content(html: str, page: Page, **_: Any) -> str:
-    """Make names of what docstrings name in the way of Sphinx; warn of a list or table that became text."""
+    """Replace Sphinx's roles in docstrings by names.  Warn about a list or table that became text."""
     if found := _RAW.search(re.sub(r"<pre.*?</pre>", "", html, flags=re.DOTALL)):
         _log.warning("%s: write an empty line before this list or table: %s", page.file.src_uri, found[0])
     return re.sub(r":(?:class|data|func|meth|mod):(<code[^>]*>)~?", r"\1", html)
 
 
 def on_post_page(output: str, page: Page, **_: Any) -> None:
-    """Warn of anything that a reader's browser would load from another host."""
+    """Warn about anything that a reader's browser would load from another host."""
     if found := _LOADED.search(output):
         _log.warning("%s loads something from another host: %s", page.file.src_uri, found[0])
 
@@ -87,7 +87,7 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 
 def _indented(markdown: str) -> str:
-    """Indent what is within a list item by four spaces, as the site's Markdown wants it."""
+    """Indent the content of list items by four spaces, as the site's Markdown requires."""
     parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
     for index in range(0, len(parts), 2):
         nested = re.sub(r"^  (?=- )", "    ", parts[index], flags=re.MULTILINE)
@@ -104,6 +104,6 @@ def _linked(page: Path) -> Iterator[Path]:
 
 
 def _uri(path: Path) -> str:
-    """Return where a file of the repository is on the site."""
+    """Return the URI of a file of the repository on the site."""
     inside = path.relative_to(ROOT).as_posix()
     return inside.removeprefix("docs/") if inside.startswith("docs/") else f"project/{inside}"

@@ -1,8 +1,8 @@
-"""Read from an imitated broker with the installed package, and fail unless its C library does it.
+"""Read from a mock broker with the installed package, and fail unless its C library has read.
 
 With ``--pure`` it fails if the package has a C library.
 
-It needs nothing else of the repository, and no network: `try-wheel.sh` runs it where a wheel is installed.
+It needs no other file of the repository and no network.  `try-wheel.sh` runs it where a wheel is installed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VALUES = [b"%d" % number for number in range(10_000)]
 
 
 def main(*, pure: bool = False) -> None:
-    """Read some records, and say what has read them."""
+    """Read some records, and print which library has read them."""
     library = CHUNKS.library
     assert (library is None) == pure, CHUNKS.problem
     with MockKafka() as kafka:
@@ -45,7 +45,7 @@ def main(*, pure: bool = False) -> None:
 
 
 def produce(kafka: MockKafka) -> None:
-    """Write all values; nothing is left that would notice the end of the broker."""
+    """Write all values.  The producer ends here, before the broker ends."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "compression.type": "zstd"})
     for value in VALUES:
         producer.produce("orders", value, partition=0, headers=[("n", value)])

@@ -1,4 +1,4 @@
-"""What every fast test is held to: no warnings, no threads left behind, no errors in the log but expected ones."""
+"""Rules for every fast test: no warnings, no threads left behind, and only expected errors in the log."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes says nothing on a machine that has much else to do.
+# On a busy machine the time of an example has no meaning.
 settings.register_profile("fast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fast")
 
-# How long threads that were told to end may take: some requests' timeouts, where brokers are gone.  Only a test that
-# fails waits so long.
+# Time for stopped threads to end: the timeouts of some requests, if brokers are gone.  Only a test that fails waits so
+# long.
 _ENDING_S = 20.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Turn warnings into errors: a socket that is not closed, a name that will be gone."""
+    """Turn warnings into errors, for example about an unclosed socket or a deprecated name."""
     for item in items:
         item.add_marker(pytest.mark.filterwarnings("error"), append=False)
 
 
 @pytest.fixture(autouse=True)
 def _no_threads_left() -> Iterator[None]:
-    """Whoever starts a thread ends it.  Set up before all fixtures of a test, so what they start counts, too."""
+    """Fail a test that leaves a thread behind.  This fixture runs before all others, so their threads also count."""
     before = set(threading.enumerate())
     yield
     deadline = time.monotonic() + _ENDING_S
@@ -39,12 +39,12 @@ def _no_threads_left() -> Iterator[None]:
 
 
 def _started_since(before: set[threading.Thread]) -> list[threading.Thread]:
-    # A thread of librdkafka that has called Python once is called Dummy for ever, and never ends for Python.
+    # Python names a thread of librdkafka that has called it Dummy, and never notices its end.
     return [t for t in threading.enumerate() if t not in before and not t.name.startswith("Dummy-")]
 
 
 class _Errors(logging.Handler):
-    """Keeps what is logged as an error."""
+    """Keeps the errors in the log."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -56,7 +56,7 @@ class _Errors(logging.Handler):
 
 @pytest.fixture(autouse=True)
 def _no_unexpected_errors(request: pytest.FixtureRequest) -> Iterator[None]:
-    """An error in the log fails a test, unless it is marked ``logs_errors(pattern)``."""
+    """Fail a test for an error in the log, unless the test is marked ``logs_errors(pattern)``."""
     expected = [re.compile(pattern) for mark in request.node.iter_markers("logs_errors") for pattern in mark.args]
     errors = _Errors()
     logging.getLogger().addHandler(errors)

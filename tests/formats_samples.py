@@ -1,4 +1,4 @@
-"""Records in the formats that tests read, written by the libraries that users write them with."""
+"""Records in the formats that tests read, written with the libraries that users have."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def proto_file(name: str = "order.proto", *, more: bool = False) -> FileDescript
 
 
 def descriptor(file: FileDescriptorProto) -> str:
-    """Return a file as registries give it with format=serialized."""
+    """Return a file as registries return it with format=serialized."""
     return base64.b64encode(file.SerializeToString()).decode()
 
 
 def built(file: FileDescriptorProto) -> FileDescriptor:
-    """Return a file whose messages can be made."""
+    """Return a file whose messages a test can create."""
     from google.protobuf import timestamp_pb2
 
     pool = DescriptorPool()

@@ -53,8 +53,8 @@ def import_checkpoint(
     Give the new query a new checkpoint. Its batches count from 0 again, so give it a new path
     if its sink skips numbers that it has seen, as Spark's file sink does.
 
-    Ends with 1 if the group has members, and with 2 if anything else is wrong. Nothing has changed
-    then.
+    Ends with 1 if the group has members, and with 2 if anything else is wrong. In both cases
+    nothing has changed.
 
     \b
     Examples:
@@ -107,8 +107,8 @@ def export_checkpoint(
 ) -> None:
     """Print where Spark's own Kafka source continues.
 
-    It is what GROUP has committed, as the value of the option startingOffsets. A query with
-    format("kafka"), this option and a new checkpoint reads exactly what the group has not read.
+    The output is the committed offsets of GROUP, as the value of the option startingOffsets. A query
+    with format("kafka"), this option and a new checkpoint reads exactly what the group has not read.
     Stop the queries of the group first: it must have no members. The command changes nothing.
 
     Partitions without a committed offset get -2, the beginning of the log. A line on standard

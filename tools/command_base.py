@@ -1,4 +1,4 @@
-"""What all commands share: the options of the connection, exit codes, and errors without a traceback.
+"""The shared parts of all commands: the options of the connection, exit codes, and errors without a traceback.
 
 Results go to standard output, everything else to standard error.
 """
@@ -58,7 +58,7 @@ _GROUP = click.argument("group")
 
 
 def connected(command: Command, *, group: Callable[[Command], Command] = _GROUP) -> Command:
-    """Give a command a group, the options of the connection, the connection itself, and errors without a traceback."""
+    """Add a group, the options of the connection, and the connection to a command.  Its errors have no traceback."""
 
     @click.option("-b", "--bootstrap-server", metavar="HOST:PORT", help=f"A broker; also {BOOTSTRAP_VARIABLE}.")
     @click.option("-c", "--config", metavar="FILE", help="Properties of the connection, Java's or librdkafka's.")
@@ -140,7 +140,7 @@ wide_option = click.option("--wide", is_flag=True, help="Do not fit lines to the
 def polls(interval: float, count: int | None) -> Iterator[int]:
     """Yield the number of each poll, and wait between two of them.
 
-    A slow poll delays the next one, and no others.
+    A slow poll delays only the next one.
     """
     begin, number = time.monotonic(), 0
     while True:

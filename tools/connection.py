@@ -1,4 +1,4 @@
-"""How a command finds the cluster: by options, by a file, by a profile, or by the environment."""
+"""Finds the cluster of a command: by options, by a file, by a profile, or by the environment."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def properties_of(
 ) -> dict[str, str]:
     """Return librdkafka's properties for the connection.
 
-    A file, or else a profile, is the base.  Servers that are named beside it take precedence over its own, and options
-    over the environment.
+    A file, or else a profile, is the base.  Servers in an option or a variable take precedence over those of the file,
+    and options over the environment.
 
     Parameters
     ----------

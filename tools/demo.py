@@ -1,4 +1,4 @@
-"""What ``kafka-group demo`` runs beside Kafka: a producer of orders, and Spark applications that read them."""
+"""The programs of ``kafka-group demo`` beside Kafka: a producer of orders, and Spark applications that read them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ query = (orders.selectExpr("partition", "offset", "STRING(value) AS value")
          .trigger(processingTime="5 seconds").start())
 pyspark_kafka_group.run_until_signal(query)
 """
-"""The first program of README.md and docs/quick-start.md.  The demo's own applications run it as well."""
+"""The first program of README.md and docs/quick-start.md.  The demo's own applications also run it."""
 
 _PER_SECOND = 100
 _PRODUCE_EVERY_S = 0.1
@@ -83,7 +83,7 @@ def _program(servers: str) -> str:
 
 @contextmanager
 def orders_to(servers: str) -> Iterator[None]:
-    """Write orders meanwhile, at a steady rate."""
+    """Write orders at a steady rate during the block."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": servers, "log_level": 2})
@@ -111,7 +111,7 @@ def orders_to(servers: str) -> Iterator[None]:
 
 @contextmanager
 def applications_of(servers: str, count: int) -> Iterator[None]:
-    """Run copies of the program meanwhile.  The block begins when one of them has joined the group."""
+    """Run copies of the program during the block.  The block begins when one of them has joined the group."""
     python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     environment = {**os.environ, **python, "PYSPARK_SUBMIT_ARGS": _SPARK, "SPARK_LOCAL_IP": "127.0.0.1"}
     started: dict[Path, GuardedProcess] = {}

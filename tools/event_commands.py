@@ -20,11 +20,11 @@ from pyspark_kafka_group.tools.timeline_page import page
 Command = Callable[..., None]
 
 _NAMED = 20
-"""Maximum number of bad lines that are named: a file of another kind has nothing else."""
+"""Maximum number of bad lines that are named, because all lines of another kind of file are bad."""
 
 
 def filtered(command: Command) -> Command:
-    """Give a command the files, and the options that choose events."""
+    """Add the files, and the options that choose events, to a command."""
     options = (
         click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)),
         click.option("--until", "until_ms", metavar="TIME", callback=time_of, help="Only what happened before."),
@@ -92,9 +92,9 @@ def timeline(
 ) -> None:
     """Draw who owned which partition when, from event logs.
 
-    The picture shows batches and lag, too. It is one HTML file that loads nothing else. A line
-    that is no event is reported on standard error and left out. The command then ends with 1, as
-    it does if there is no event.
+    The picture also shows batches and lag. It is one HTML file that loads nothing else. A line
+    that is no event is reported on standard error and left out. The command then ends with 1. It
+    also ends with 1 if there is no event.
 
     --since and --until choose the time that the page shows at first. The file has all events.
 

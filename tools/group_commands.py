@@ -68,7 +68,7 @@ def describe(
       OK        no lag, or a lag that falls at times
       WARN      the offset moves, but the lag never falls
       STALL     the group commits, but the offset does not move
-      STOP      the group does not commit any more
+      STOP      the group no longer commits
       REWIND    the offset went back and has not come back yet
       HELDBACK  no leader answers: nothing can be read, and the lag is unknown
 
@@ -122,9 +122,10 @@ def doctor(
 ) -> None:
     """Find what is wrong with GROUP.
 
-    It looks for a lag that is a problem, needless rebalances, records and offsets that are lost or
-    will be soon, transactions that hold readers back, missing rights, and features that the
-    cluster lacks. It changes nothing, and has the rights of the user of this connection.
+    It looks for a lag that is a problem, needless rebalances, and records and offsets that are
+    lost or will be soon. It also looks for transactions that hold readers back, missing rights,
+    and features that the cluster lacks. It changes nothing, and has the rights of the user of
+    this connection.
 
     With --topics the group need not exist yet: the doctor checks what a query needs before its
     first start.
@@ -209,7 +210,7 @@ def watch(
 
 @contextmanager
 def _plain() -> Iterator[Shown]:
-    """Write one poll after the other, for files and pipes."""
+    """Write each poll after the one before, for files and pipes."""
     begun = False
 
     def shown(lines: list[str]) -> None:

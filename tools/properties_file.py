@@ -24,7 +24,7 @@ def as_librdkafka(properties: Mapping[str, str], *, source: str) -> dict[str, st
     Parameters
     ----------
     properties : mapping
-        Those of a file, with names of Java or of librdkafka.
+        The properties of a file, with names of Java or of librdkafka.
     source : str
         Name of the file in errors.
 

@@ -1,4 +1,4 @@
-"""``reset``, and how offsets are set, which is the only change that a command makes, and only with ``--execute``."""
+"""``reset``, and the code that sets offsets: the only change that a command makes, and only with ``--execute``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _JOINED = "UNKNOWN_MEMBER_ID"
 
 
 def executed(command: Command) -> Command:
-    """Give a command that sets offsets the options to do it, or not."""
+    """Add ``--dry-run`` and ``--execute`` to a command that sets offsets."""
 
     @click.option("--dry-run", is_flag=True, help="Only show what would change. This is the default.")
     @click.option("--execute", "--yes", "-y", is_flag=True, help="Set the offsets.")
@@ -86,7 +86,7 @@ def reset(
 
     Each offset gets a note with the user, the time, and the offset before. Queries log it at their
     start, and 'kafka-group history' shows it. Ends with 1 if the group has members or does not
-    exist, and with 2 if anything else is wrong. Nothing has changed then.
+    exist, and with 2 if anything else is wrong. In both cases nothing has changed.
 
     \b
     Examples:
@@ -130,7 +130,7 @@ def _text_of(file: str) -> str:
 
 
 def _execute(inspection: Cluster, group: str, changes: Sequence[Change]) -> None:
-    """Commit, then check what is committed: the answer may be lost, or the broker may refuse a part."""
+    """Commit, then check the committed offsets: the answer may be lost, or the broker may refuse a part."""
     by, now_ms = _who(), int(time.time() * 1000)
     offsets = {
         change.tp: (change.offset, change.leader_epoch, ResetNote(by, now_ms, change.previous).encode())

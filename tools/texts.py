@@ -22,7 +22,7 @@ _CUT = "…"
 
 
 class Style(Enum):
-    """How a column is written."""
+    """The style of a column."""
 
     TEXT = "text"  # on the left; loses its middle if the terminal is narrow
     WORD = "word"  # on the left; never cut
@@ -62,7 +62,7 @@ def table(
     documents : iterable of Document
         One for each row.
     width : int, optional
-        Maximum length of a line, if columns can be cut so far.  By default nothing is cut.
+        Maximum length of a line, as far as columns can be cut.  By default nothing is cut.
     least : sequence of int
         Minimum width of each column.
     """
@@ -86,7 +86,7 @@ def _line(cells: Sequence[str], columns: Sequence[TextColumn], widths: Sequence[
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text that fits, without some of its middle: names differ at their ends."""
+    """Return a text that fits, with its middle cut, because names differ at their ends."""
     if len(text) <= width:
         return text
     left = (width - 1) // 2
@@ -151,7 +151,7 @@ _STATUS = TextColumn("STATUS", lambda doc: None if doc["status"] == "NOTFOUND" e
 _CLIENT = TextColumn("CLIENT-ID", "client_id", Style.TEXT)
 
 _NARROW = (_TOPIC, _PARTITION, _OFFSET, _LAG, _BEHIND, _CATCH_UP, _STATUS, _CLIENT)
-# Kafka's own columns in their order, and ours after them.
+# Kafka's own columns come first, in their order.
 _WIDE = (
     TextColumn("GROUP", "group", Style.WORD),
     *(_TOPIC, _PARTITION, _OFFSET, TextColumn("LOG-END-OFFSET", "log_end_offset"), _LAG),
@@ -241,7 +241,7 @@ def _broker(coordinator: Document) -> str:
 
 
 def committer(document: Document) -> str | None:
-    """Return who has committed, as far as the log says."""
+    """Return the committer, as far as the log shows it."""
     if document["committed_offset"] is None:
         return None
     if document["reset_by"] is not None:

@@ -46,7 +46,7 @@ def page(made: Timeline, *, since: float | None = None, until: float | None = No
 
 
 def as_script(value: Any) -> str:
-    """Return JSON that can stand inside a ``script`` element: nothing in it ends the element."""
+    """Return JSON for use inside a ``script`` element: nothing in it ends the element."""
     text = json.dumps(value, separators=(",", ":"))  # ASCII: other characters are escaped
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

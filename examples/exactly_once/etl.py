@@ -16,7 +16,7 @@ import pyspark_kafka_group
 from pyspark_kafka_group.stores import OffsetTable, into
 
 ORDER = "order_id STRING, placed_at TIMESTAMP, items ARRAY<STRUCT<sku: STRING, quantity: INT, price: DECIMAL(10, 2)>>"
-# The lock, which ends with the transaction: two copies that start together would both create a table.
+# The lock ends with the transaction. Without it, two copies that start together would both create a table.
 TABLES = """
     SELECT pg_advisory_xact_lock(hashtext('order_items'));
     CREATE TABLE IF NOT EXISTS order_items (
@@ -24,7 +24,7 @@ TABLES = """
     );
     CREATE TABLE IF NOT EXISTS refused_items (topic text, partition int, "offset" bigint, error text)
 """
-# An item without a sku, or an order that its producer has sent twice, is set aside here with the reason.
+# Rows that the table refuses go here with the reason: items without a sku, and orders that were sent twice.
 REFUSED = into("refused_items", columns=["topic", "partition", "offset", "error"])
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     for name in ("--name", "--bootstrap-servers", "--topic", "--group", "--checkpoint"):
         parser.add_argument(name, required=True)
     args = parser.parse_args()
-    database = os.environ["DATABASE_URL"]  # it has a password; arguments are seen by everybody on the machine
+    database = os.environ["DATABASE_URL"]  # it has a password, and every user of the machine sees arguments
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
     spark = SparkSession.builder.appName(args.name).getOrCreate()

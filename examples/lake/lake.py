@@ -30,8 +30,8 @@ def orders(events: DataFrame) -> DataFrame:
 def read(spark: SparkSession, lake: Path) -> DataFrame:
     """Return the rows of all copies, each record once.
 
-    One folder after the other, because Spark minds its list of files only then. A copy that was killed may have
-    written a batch that the next owner of its partitions has written again: the offset tells.
+    Read one folder after the other, because Spark uses its list of files only then. A copy that was killed may have
+    written a batch that the next owner of its partitions has written again. The offset identifies such a record.
     """
     copies = [spark.read.parquet(str(folder)) for folder in sorted(lake.glob("copy=*"))]
     return reduce(DataFrame.unionByName, copies).dropDuplicates(["topic", "partition", "offset"])
@@ -54,7 +54,7 @@ def main() -> None:
         spark.readStream.format("kafka-group")
         .option("kafka.bootstrap.servers", args.bootstrap_servers)
         .option("kafka.group.id", args.group)
-        .option("kafka.group.protocol", "consumer")  # leave it out before Kafka 4.0
+        .option("kafka.group.protocol", "consumer")  # omit this before Kafka 4.0
         .option("kafka.client.id", args.name)
         .option("subscribe", args.topic)
         .option("startingOffsets", "earliest")

@@ -1,8 +1,8 @@
-"""Child processes: started apart from the terminal, watched, and ended with everything they started.
+"""Start child processes apart from the terminal, watch them, and end them with everything that they have started.
 
-Each child has a session of its own. So Ctrl-C reaches only the demo, which then stops the children in order, and what
-a child started (a JVM, Python workers, the source process) can be found by its session wherever it hides. A guard kills
-the child if the demo itself is killed; what Spark has started ends with it.
+Each child has its own session. So Ctrl-C reaches only the demo, which then stops the children in order. The session
+also identifies every process that a child has started: a JVM, Python workers, the source process. If the demo itself
+is killed, a guard kills the child. The processes that Spark has started then end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Program:
-    """A running child process, its output in a log file."""
+    """A running child process, with its output in a log file."""
 
     def __init__(self, name: str, command: Sequence[str], directory: Path, env: Mapping[str, str]) -> None:
         self.name = name
@@ -35,16 +35,16 @@ class Program:
 
     @property
     def returncode(self) -> int | None:
-        """None while it runs; 128 + N after signal N."""
+        """The exit status: None while it runs, 128 + N after signal N."""
         return self._process.exit_status()
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM to the child alone; its own children are its business."""
+        """Send SIGTERM to the child only. The child stops its own children."""
         if self.returncode is None:
             self._process.send(signal.SIGTERM)
 
     def end(self, grace_s: float) -> None:
-        """Ask, wait, then kill whatever is left of the child's session."""
+        """Ask the child to stop, wait, then kill the rest of its session."""
         self.ask_to_stop()
         deadline = time.monotonic() + grace_s
         while (left := self._session()) and time.monotonic() < deadline:
@@ -55,7 +55,7 @@ class Program:
         self._process.wait()
 
     def kill(self) -> int:
-        """Kill it with everything it has started, as a power cut does; return how many processes that were."""
+        """Kill it with everything that it has started, like a power cut. Return the number of killed processes."""
         killed = self._session()
         for pid in killed:
             with suppress(ProcessLookupError, PermissionError):
@@ -64,7 +64,7 @@ class Program:
         return len(killed)
 
     def commands(self) -> list[str]:
-        """The command lines of its session."""
+        """Return the command lines of the processes in its session."""
         found = []
         for pid in self._session():
             with suppress(psutil.NoSuchProcess):
@@ -72,12 +72,12 @@ class Program:
         return found
 
     def log_tail(self, lines: int = 20) -> str:
-        """The end of its output, without what hides the reason in it."""
+        """Return the end of its output, without lines that hide the reason of a failure."""
         return "\n".join(readable(self.log.read_text(encoding="utf-8", errors="replace"))[-lines:])
 
     def _session(self) -> list[int]:
-        """Living processes of the child's session: itself, its guard, and what it has started."""
-        self._process.exit_status()  # collects the guard, so that it does not count as a zombie
+        """Return the running processes of the child's session: the child, its guard, and what it has started."""
+        self._process.exit_status()  # collects the guard, which would otherwise count as a zombie
         found = []
         for pid in psutil.pids():
             with suppress(ProcessLookupError, PermissionError):
@@ -102,9 +102,9 @@ def readable(log: str) -> list[str]:
 def spark_application(
     name: str, arguments: Sequence[str], options: Mapping[str, str], directory: Path, master: str = "local[1]"
 ) -> Program:
-    """Start `pipeline.py` as a Spark application of its own: one core, a small heap, all files in `directory`.
+    """Start `pipeline.py` as a separate Spark application: one core, a small heap, all files in `directory`.
 
-    On a cluster the core is an executor's.
+    On a cluster, an executor uses the core.
     """
     conf = {
         "spark.master": master,
@@ -131,7 +131,7 @@ def spark_application(
         directory,
         {
             "PYSPARK_SUBMIT_ARGS": " ".join(f'--conf "{k}={v}"' for k, v in conf.items()) + " pyspark-shell",
-            # The source runs in the Python that Spark starts: it must be the one that has this package.
+            # The source runs in the Python that Spark starts, so that Python must have this package.
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
@@ -148,7 +148,7 @@ def python_program(name: str, script: str, arguments: Sequence[str], directory: 
 
 @contextmanager
 def signals_held(*, drop: bool = False) -> Iterator[None]:
-    """Let no signal interrupt the block; one that came meanwhile raises KeyboardInterrupt at its end, or is dropped."""
+    """Let no signal interrupt the block. Raise KeyboardInterrupt for a held signal at its end, or drop the signal."""
     pending: list[int] = []
 
     def note(signum: int, _: FrameType | None) -> None:
@@ -165,7 +165,7 @@ def signals_held(*, drop: bool = False) -> Iterator[None]:
 
 
 def interrupt_on_signals() -> None:
-    """Make SIGTERM and a closed terminal end the demo the way Ctrl-C does."""
+    """Make SIGTERM and a closed terminal end the demo like Ctrl-C."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

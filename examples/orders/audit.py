@@ -1,6 +1,6 @@
-"""What the sink's rows prove: nothing lost, nothing twice, order kept, and how long hand-overs took.
+"""Audit the sink's rows: find lost, repeated and reordered records, and measure hand-overs and pauses.
 
-Pure functions over rows. How rows are read is the concern of `sink.py`, how the result looks that of `view.py`.
+All functions are pure. `sink.py` reads the rows, and `view.py` shows the result.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class HandOver(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """A partition had a record waiting for `seconds`, while its owner delivered nothing and stayed the owner."""
+    """A record of the partition waited for `seconds`, while the same owner delivered nothing."""
 
     partition: int
     application: str
@@ -74,7 +74,7 @@ class Audit:
 
 
 def audit(produced: Mapping[int, range], rows: Iterable[Row]) -> Audit:
-    """Compare what the producer got acknowledged, offsets for each partition, with the rows of all applications."""
+    """Compare the acknowledged offsets of each partition with the rows of all applications."""
     by_partition: dict[int, list[Row]] = defaultdict(list)
     by_key: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -106,7 +106,7 @@ def audit(produced: Mapping[int, range], rows: Iterable[Row]) -> Audit:
 
 
 def hand_overs_of(rows: list[Row]) -> Iterator[HandOver]:
-    """Changes of owner in the rows of one partition."""
+    """Yield the changes of owner in the rows of one partition."""
     for last, first in pairwise(sorted(rows, key=lambda row: (row.delivered_at, row.offset))):
         if last.application != first.application:
             yield HandOver(
@@ -120,7 +120,7 @@ def hand_overs_of(rows: list[Row]) -> Iterator[HandOver]:
 
 
 def pauses_of(rows: list[Row]) -> Iterator[Pause]:
-    """Waits between deliveries of one partition by the same application, less the time when nothing was there."""
+    """Yield the waits between deliveries of a partition by one application, less the time without records."""
     for last, first in pairwise(sorted(rows, key=lambda row: (row.delivered_at, row.offset))):
         if last.application == first.application and last.delivered_at < first.delivered_at:
             waiting_since = max(last.delivered_at, first.appended_at)
@@ -129,7 +129,7 @@ def pauses_of(rows: list[Row]) -> Iterator[Pause]:
 
 
 def out_of_order(rows: list[Row]) -> int:
-    """Count rows of one key that became visible before the row with the number before theirs."""
+    """Count the rows of one key that became visible before their predecessor."""
     first: dict[int, Row] = {}
     for row in rows:
         known = first.get(row.sequence)

@@ -1,4 +1,4 @@
-"""A small standalone Spark cluster on this machine, from PySpark's own package: a master, and workers to be killed."""
+"""A small standalone Spark cluster on this machine, from PySpark's own package: a master, and workers to kill."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ PATIENCE_S = 120.0
 SPARK_HOME = Path(pyspark.__file__).parent
 HOST = "127.0.0.1"
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-# Each application takes one core, so one worker alone can run all three.
+# Each application uses one core, so one worker can run all three.
 CORES = 3
 
 
 class ClusterError(Exception):
-    """The cluster did not come up; the text says why, for people."""
+    """The cluster did not start. The text explains why."""
 
 
 class Cluster:
-    """A master and its workers; `close` ends them, in whatever state they are."""
+    """A master and its workers. `close` ends them in any state."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -33,7 +33,7 @@ class Cluster:
         self.url = ""
 
     def start(self, workers: int) -> None:
-        """Bring it up."""
+        """Start the master and the workers."""
         arguments = ["--host", HOST, "--port", "0", "--webui-port", "0"]
         self._master = self._daemon("master", "org.apache.spark.deploy.master.Master", arguments)
         self.url = self._line(self._master, r"Starting Spark master at (spark://\S+)")
@@ -46,15 +46,15 @@ class Cluster:
             self._line(worker, "(Successfully registered with master)")
 
     def executors(self, worker: str) -> int:
-        """How many executors run on a worker."""
+        """Return the number of executors that run on a worker."""
         return sum(EXECUTOR in command for command in self.workers[worker].commands())
 
     def kill(self, worker: str) -> None:
-        """End a worker and its executors at once, as a power cut does."""
+        """End a worker and its executors at once, like a power cut."""
         self.workers[worker].kill()
 
     def close(self) -> None:
-        """Leave no process behind."""
+        """End all processes."""
         for program in [*self.workers.values(), *([self._master] if self._master else [])]:
             program.end(5.0)
 

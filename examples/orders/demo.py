@@ -81,7 +81,7 @@ def run_on_cluster(stage: Stage, steady_s: float, cluster: Cluster) -> Audit:
 
 
 def audited(stage: Stage) -> Audit:
-    """Compare what was produced with what the sinks have."""
+    """Compare the produced records with the rows in the sinks."""
     stage.phase = "audit"
     stage.tick()
     rows = (row for name in stage.applications for row in rows_of(stage.sink(name), name))
@@ -122,13 +122,13 @@ def start_broker(args: argparse.Namespace, cleanup: ExitStack) -> Kafka:
     if args.broker == "mock":
         print(textwrap.fill(MOCK_LIMITS, shutil.get_terminal_size().columns))
     broker: Kafka = MockKafka() if args.broker == "mock" else LocalKafka()
-    cleanup.callback(broker.stop)  # first: a start that is interrupted leaves something to stop, too
+    cleanup.callback(broker.stop)  # before the start, because an interrupted start also needs it
     print("Starting Kafka ...", flush=True)
     return broker.start()
 
 
 def play(args: argparse.Namespace, cleanup: ExitStack) -> tuple[Audit, str]:
-    """Set up, run, audit; `cleanup` gets whatever has to be undone. Return the verdict and its text."""
+    """Set up, run and audit. `cleanup` collects the steps to undo. Return the verdict and its text."""
     with signals_held():
         directory = Path(tempfile.mkdtemp(prefix="orders-demo-"))
         if args.keep:
@@ -156,7 +156,7 @@ def play(args: argparse.Namespace, cleanup: ExitStack) -> tuple[Audit, str]:
 
 
 def main() -> int:
-    """Run the demo; 0 only if the audit found nothing lost, doubled or out of order."""
+    """Run the demo. Return 0 only if the audit found nothing lost, doubled or out of order."""
     args = parse()
     interrupt_on_signals()
     cleanup = ExitStack()

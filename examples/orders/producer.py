@@ -1,7 +1,8 @@
-"""A shop that never closes: a steady stream of order events, keyed by customer.
+"""Produce a steady stream of order events, keyed by customer.
 
-Each customer's events are numbered 0, 1, 2, ... so that the audit can check their order. What Kafka acknowledged is
-written to a small JSON file, twice a second and at the end: that is what "produced" means in the audit.
+Each customer's events are numbered 0, 1, 2, ... so that the audit can check their order. The producer writes the
+offsets that Kafka has acknowledged to a small JSON file, twice a second and at the end. The audit counts these records
+as "produced".
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ OPEN_ORDERS = 2_000
 
 
 class Shop:
-    """Endless plausible order events; the same seed gives the same orders."""
+    """An endless stream of plausible order events. The same seed gives the same orders."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -85,7 +86,7 @@ class Shop:
 
 
 class Receipts:
-    """What Kafka acknowledged, for each partition."""
+    """The offsets that Kafka has acknowledged, for each partition."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -93,7 +94,7 @@ class Receipts:
         self._failed: list[str] = []
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
-        """Take one delivery report."""
+        """Record one delivery report."""
         if error is not None:
             self._failed.append(str(error))
             return
@@ -104,14 +105,14 @@ class Receipts:
         seen["count"] += 1
 
     def write(self) -> None:
-        """Replace the file at once, so that a reader never sees half of it."""
+        """Replace the file in one step, so that a reader never sees half of it."""
         beside = self._path.with_suffix(".new")
         beside.write_text(json.dumps({"partitions": self._acknowledged, "failed": self._failed[:10]}), "utf-8")
         os.replace(beside, self._path)
 
 
 def main() -> None:
-    """Produce at the asked rate until SIGTERM, then wait for all acknowledgements."""
+    """Produce at the requested rate until SIGTERM, then wait for all acknowledgements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--topic", required=True)
@@ -150,7 +151,7 @@ def main() -> None:
             while not stop:
                 try:
                     producer.produce(args.topic, key=key, value=value, on_delivery=receipts)
-                except BufferError:  # Kafka is slow or away: wait for room
+                except BufferError:  # Kafka is slow or not reachable: wait for space in the buffer
                     producer.poll(0.5)
                 else:
                     break

@@ -1,4 +1,4 @@
-"""Read what the pipelines wrote: a Parquet directory for each batch, and when it became complete."""
+"""Read the output of the pipelines: a Parquet directory for each batch, and the time at which it was complete."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ COLUMNS = ["partition", "offset", "customer_id", "sequence", "kafka_time"]
 def rows_of(directory: Path, application: str) -> Iterator[Row]:
     """Yield the rows of one application's complete batches.
 
-    Spark writes the file `_SUCCESS` last: without it a batch does not count, and its time is when the rows became
-    visible.
+    Spark writes the file `_SUCCESS` last. A batch without it does not count. The time of the file is the time at which
+    the rows became visible.
     """
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""Everything the demo starts, stops and sees; in which order is up to `demo.py`."""
+"""Everything that the demo starts, stops and watches. `demo.py` decides the order."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from pyspark_kafka_group.testing import ExistingKafka, Kafka, MockKafka
 
 TICK_S = 0.25
 RATE_WINDOW_S = 4.0
-# Starting two Spark applications takes half a minute on two idle cores; this is for a busy machine.
+# Two Spark applications start within half a minute on two idle cores. A busy machine needs more.
 PATIENCE_S = 240.0
-# A clean stop waits for the batch at hand, hands over and leaves: a few seconds. Where the broker ends as well, nobody
-# takes over, and whoever pressed Ctrl-C need not wait for manners.
+# A clean stop takes a few seconds: it waits for the running batch, hands over and leaves. If the broker also ends, no
+# other application takes over, and the user who pressed Ctrl-C need not wait that long.
 GRACE_S = 20.0
 SHORT_GRACE_S = 4.0
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the text says why, for people."""
+    """The demo cannot continue. The text explains why."""
 
 
 class Stage:
@@ -67,7 +67,7 @@ class Stage:
     # Waiting
 
     def wait(self, phase: str, condition: Callable[[], bool]) -> None:
-        """Go on when the condition holds; say so and give up when it does not in time."""
+        """Wait until the condition holds. End the demo with an error if it does not hold in time."""
         self.phase = phase
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
@@ -76,21 +76,21 @@ class Stage:
             self.tick()
 
     def stay(self, phase: str, seconds: float) -> None:
-        """Let it run."""
+        """Let the demo run for some seconds."""
         self.phase = phase
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.tick()
 
-    # What is started and stopped
+    # Starting and stopping
 
     def create_topic(self) -> None:
-        """Create the topic, under a name that nobody else uses."""
+        """Create the topic, under a name that no other program uses."""
         self.broker.create_topic(self.topic, self.args.partitions)
         self.watch.start()
 
     def start_producer(self) -> None:
-        """Begin the stream of orders, which flows until `stop_producer`."""
+        """Start the stream of orders, which flows until `stop_producer`."""
         arguments = [
             f"--bootstrap-servers={self.servers}",
             f"--topic={self.topic}",
@@ -102,7 +102,7 @@ class Stage:
         self.note(f"orders flow, {self.args.rate:,} a second")
 
     def stop_producer(self) -> None:
-        """End the stream; all its events are acknowledged afterwards."""
+        """End the stream, and wait until Kafka has acknowledged all events."""
         producer = self.producer
         assert producer is not None
         producer.ask_to_stop()
@@ -112,7 +112,7 @@ class Stage:
             time.sleep(0.05)
         if producer.returncode != 0:
             raise DemoError(f"the producer failed:\n{producer.log_tail()}")
-        # Lag 0 means something only once the watch has seen the last record.
+        # A lag of 0 has a meaning only after the watch has seen the last record.
         total = sum(map(len, self.produced().values()))
         self.wait("the producer stops", lambda: sum(self.watch.latest.ends.values()) >= total)
 
@@ -128,7 +128,7 @@ class Stage:
             "eventLog": str(event_log),
         }
         if isinstance(self.broker, MockKafka):
-            options["commitMode"] = "plain"  # the mock takes transactions and forgets their offsets
+            options["commitMode"] = "plain"  # the mock accepts transactions, but forgets their offsets
         arguments = [
             f"--bootstrap-servers={self.servers}",
             f"--topic={self.topic}",
@@ -141,13 +141,13 @@ class Stage:
         self.note(f"{name} starts")
 
     def stop_application(self, name: str) -> None:
-        """Ask one application to stop; it leaves in its own time."""
+        """Ask one application to stop, without waiting for it."""
         self.leaving.add(name)
         self.applications[name].ask_to_stop()
         self.note(f"{name} is asked to stop")
 
     def close(self) -> None:
-        """Leave no process behind, and no topic on a cluster of the user's, whatever state the demo is in."""
+        """End all processes in any state of the demo, and delete the topic on a user's cluster."""
         everything = [*self.applications.values(), *([self.producer] if self.producer else [])]
         for program in everything:
             program.ask_to_stop()
@@ -156,9 +156,9 @@ class Stage:
             program.end(max(0.0, deadline - time.monotonic()))
         self.watch.close()
         if isinstance(self.broker, ExistingKafka) and not self.args.keep:
-            self.broker.delete_topic(self.topic)  # and so, before long, the group, which has no other offsets
+            self.broker.delete_topic(self.topic)  # Kafka then soon deletes the group, which has no other offsets
 
-    # What is seen
+    # Watching
 
     def all_own(self, *names: str) -> bool:
         """Whether these applications, and no others, own all partitions, each at least one."""
@@ -166,7 +166,7 @@ class Stage:
         return len(owners) == self.args.partitions and set(owners.values()) == set(names)
 
     def all_commit(self) -> Callable[[], bool]:
-        """Return what tells whether the group has gone on in every partition since this call."""
+        """Return a function that checks whether the group has committed in every partition since this call."""
         before = dict(self.watch.latest.committed)
 
         def gone_on() -> bool:
@@ -180,11 +180,11 @@ class Stage:
         return self.applications[name].returncode is not None
 
     def sink(self, name: str) -> Path:
-        """Where an application writes."""
+        """Return the folder to which an application writes."""
         return self.directory / name / "orders"
 
     def produced(self) -> dict[int, range]:
-        """Offsets that Kafka acknowledged to the producer."""
+        """Return the offsets that Kafka has acknowledged to the producer."""
         if not self.receipts.exists():
             return {}
         content = json.loads(self.receipts.read_text(encoding="utf-8"))
@@ -193,7 +193,7 @@ class Stage:
         return {int(p): range(seen["start"], seen["stop"]) for p, seen in content["partitions"].items()}
 
     def current_owners(self) -> dict[int, str]:
-        """Who owns which partition: by Kafka, or where it cannot tell, by the applications."""
+        """Return the owner of each partition, as Kafka reports it, or else as the applications report it."""
         by_kafka = self.watch.latest.owners
         if by_kafka is None:
             return dict(self.owners.now)
@@ -204,7 +204,7 @@ class Stage:
         }
 
     def tick(self) -> None:
-        """Look, show, and stop the demo when a process has failed."""
+        """Poll, show the state, and stop the demo if a process has failed."""
         now = time.time()
         for name, event in self.event_logs.new_events(now):
             self.owners.apply(name, event)
@@ -223,7 +223,7 @@ class Stage:
         time.sleep(TICK_S)
 
     def remember(self, snapshot: Snapshot) -> None:
-        """Keep a few seconds of history, for the rates; progress counts for the owner at the time."""
+        """Keep a few seconds of history for the rates. Progress counts for the owner at that time."""
         if self.history and self.history[-1][0] is snapshot:
             return
         if self.history:
@@ -236,7 +236,7 @@ class Stage:
             self.history.popleft()
 
     def frame(self) -> Frame:
-        """What to show now."""
+        """Return the state to show now."""
         (old, old_by), (new, new_by) = self.history[0], self.history[-1]
         seconds = max(new.at - old.at, 1e-9)
         owners = self.current_owners()
@@ -263,7 +263,7 @@ class Stage:
         )
 
     def state(self, name: str, owners: dict[int, str]) -> str:
-        """One word for an application."""
+        """Return one word for the state of an application."""
         if self.gone(name):
             return "gone"
         if name in self.leaving:
@@ -271,10 +271,10 @@ class Stage:
         return "running" if name in owners.values() else "starting"
 
     def note(self, text: str) -> None:
-        """Say that something has happened."""
+        """Show that something has happened."""
         self.screen.note(time.time() - self.started, text)
 
     def give_up(self, why: str, *names: str) -> NoReturn:
-        """End the demo with the log tails of the applications concerned."""
+        """End the demo with the ends of the logs of these applications."""
         tails = [f"--- last lines of {name} ---\n{self.applications[name].log_tail()}" for name in names]
         raise DemoError("\n".join([why, *tails]))

@@ -1,4 +1,4 @@
-"""What the terminal shows: a live panel on a terminal, plain lines in a log; both from the same `Frame`."""
+"""The display: a live panel on a terminal, or plain lines in a log. Both come from the same `Frame`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-# Below this width a table squeezes the partitions into a ribbon; then each application gets two lines instead.
+# Below this width, a table has too little space for the partitions. Then each application gets two lines instead.
 NARROW = 64
 PLAIN_INTERVAL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One application: `partitions` maps those it owns to their lag, None where the broker does not tell."""
+    """One application. `partitions` maps the partitions that it owns to their lag, or to None if the lag is unknown."""
 
     name: str
     state: str
@@ -31,7 +31,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Everything one screen shows."""
+    """Everything that one screen shows."""
 
     seconds: float
     phase: str
@@ -46,23 +46,23 @@ class Frame:
 
 
 class Screen(Protocol):
-    """Where the demo shows what happens."""
+    """A display on which the demo shows its state."""
 
     def start(self) -> None:
-        """Begin to show."""
+        """Start the display."""
 
     def show(self, frame: Frame) -> None:
         """Show the newest state."""
 
     def note(self, seconds: float, text: str) -> None:
-        """Say that something has happened, for good."""
+        """Show a note that stays on the screen."""
 
     def close(self) -> None:
-        """Leave the terminal as a normal terminal."""
+        """Restore the terminal."""
 
 
 class LiveScreen:
-    """A panel that is redrawn in place; notes scroll by above it."""
+    """A panel that is redrawn in place. Notes scroll above it."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -73,7 +73,7 @@ class LiveScreen:
         self._live.start()
 
     def show(self, frame: Frame) -> None:
-        """Redraw."""
+        """Redraw the panel."""
         self._live.update(render(frame, self._console.width), refresh=True)
 
     def note(self, seconds: float, text: str) -> None:
@@ -81,7 +81,7 @@ class LiveScreen:
         self._console.print(Text.assemble((clock(seconds), "dim"), "  ", text))
 
     def close(self) -> None:
-        """Remove the panel; the notes stay."""
+        """Remove the panel. The notes stay."""
         self._live.stop()
 
 
@@ -93,21 +93,21 @@ class PlainScreen:
         self._phase = ""
 
     def start(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing: lines need no preparation."""
 
     def show(self, frame: Frame) -> None:
-        """Print a line when it is time, or when the demo turned to something new."""
+        """Print a line if the interval is over, or if the demo has begun a new phase."""
         if frame.phase == self._phase and frame.seconds - self._shown_at < PLAIN_INTERVAL_S:
             return
         self._shown_at, self._phase = frame.seconds, frame.phase
         print(plain(frame), flush=True)
 
     def note(self, seconds: float, text: str) -> None:
-        """Print at once."""
+        """Print the note at once."""
         print(f"{clock(seconds)}  * {text}", flush=True)
 
     def close(self) -> None:
-        """Nothing to undo."""
+        """Do nothing: lines need no cleanup."""
 
 
 def render(frame: Frame, width: int) -> RenderableType:
@@ -125,7 +125,7 @@ def render(frame: Frame, width: int) -> RenderableType:
 
 
 def wide_table(frame: Frame) -> RenderableType:
-    """One row for each application."""
+    """Return a table with one row for each application."""
     table = Table(box=None, expand=True, pad_edge=False, header_style="dim")
     table.add_column("application", no_wrap=True, width=11)
     table.add_column("state", no_wrap=True, width=8)
@@ -137,7 +137,7 @@ def wide_table(frame: Frame) -> RenderableType:
 
 
 def narrow_table(frame: Frame) -> RenderableType:
-    """Two lines for each application."""
+    """Return a text with two lines for each application."""
     texts = []
     for line in frame.applications:
         texts.append(Text.assemble(line.name, "  ", state(line), f"  {line.rows_per_s:,.0f} rows/s"))
@@ -146,13 +146,13 @@ def narrow_table(frame: Frame) -> RenderableType:
 
 
 def state(line: Line) -> Text:
-    """Colour an application's state."""
+    """Return an application's state in its colour."""
     colours = {"running": "green", "starting": "yellow", "leaving": "yellow", "gone": "dim"}
     return Text(line.state, style=colours.get(line.state, ""))
 
 
 def cells(line: Line, frame: Frame) -> Text:
-    """The partitions of one application, each with its lag; red when it lags far more than the stream explains."""
+    """Return the partitions of one application with their lags. A lag is red if it is far above the usual one."""
     usual = frame.produced_per_s * 5 / max(1, sum(len(a.partitions) for a in frame.applications))
     text = Text()
     for partition, lag in sorted(line.partitions.items()):
@@ -165,7 +165,7 @@ def cells(line: Line, frame: Frame) -> Text:
 
 
 def totals(frame: Frame) -> Text:
-    """The line below the applications."""
+    """Return the line below the applications."""
     return Text.assemble(
         ("produced ", "dim"),
         f"{frame.produced:,} ({frame.produced_per_s:,.0f}/s)",
@@ -177,7 +177,7 @@ def totals(frame: Frame) -> Text:
 
 
 def plain(frame: Frame) -> str:
-    """The state as one line."""
+    """Return the state as one line."""
     applications = "  ".join(
         f"{line.name} {line.state} [{' '.join(map(str, sorted(line.partitions)))}]" for line in frame.applications
     )
@@ -189,7 +189,7 @@ def plain(frame: Frame) -> str:
 
 
 def report(result: Audit, started: float, width: int) -> str:
-    """The audit as text, folded to `width` columns; times are seconds since `started`."""
+    """Return the audit as text, wrapped at `width` columns. Times are seconds since `started`."""
     lines = [
         "Audit of the Parquet files",
         f"  produced    {result.produced:>9,}   acknowledged by Kafka, {result.keys:,} customers",
@@ -227,12 +227,12 @@ def report(result: Audit, started: float, width: int) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Format as 01:23."""
+    """Return a time like 01:23."""
     return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
 
 
 def _where(ranges: Mapping[int, list[range]]) -> str:
-    """Name the first few offset ranges."""
+    """Return the names of the first offset ranges."""
     named = [f"{p}[{r.start}, {r.stop})" for p, rs in sorted(ranges.items()) for r in rs]
     if not named:
         return ""

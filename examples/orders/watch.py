@@ -1,7 +1,7 @@
-"""What is going on, from the outside: Kafka's own view of the group, and the applications' event logs.
+"""Watch the demo from the outside: Kafka's own view of the group, and the applications' event logs.
 
 Ownership and lag come from Kafka, as any monitoring tool would see them. Hand-overs come from the event logs, because
-those know the moments between two looks at Kafka.
+those also contain the moments between two polls of Kafka.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REQUEST_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One look at Kafka. `owners` is None where the broker cannot tell (the mock)."""
+    """One poll of Kafka. `owners` is None if the broker does not report them (the mock)."""
 
     at: float
     owners: Mapping[int, str] | None
@@ -28,17 +28,17 @@ class Snapshot:
     ends: Mapping[int, int]
 
     def lag(self, partition: int) -> int:
-        """Records of the partition that the group has not committed yet."""
+        """Return the number of records that the group has not committed yet."""
         return self.ends.get(partition, 0) - self.committed.get(partition, 0)
 
     @property
     def total_lag(self) -> int:
-        """Lag of all partitions."""
+        """The lag of all partitions together."""
         return sum(map(self.lag, self.ends))
 
 
 class KafkaWatch:
-    """Look at the group twice a second, in a thread of its own: a slow broker must not freeze the screen."""
+    """Poll the group twice a second, in a separate thread, so that a slow broker does not freeze the screen."""
 
     def __init__(self, servers: str, group: str, topic: str, partitions: int, *, describes_groups: bool) -> None:
         self._servers, self._group, self._topic, self._partitions = servers, group, topic, partitions
@@ -49,12 +49,12 @@ class KafkaWatch:
         self._thread = threading.Thread(target=self._run, name="kafka-watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to look; the topic exists by now."""
+        """Start to poll. The topic must exist."""
         self._thread.start()
 
     @property
     def latest(self) -> Snapshot:
-        """The newest complete look."""
+        """The newest complete poll."""
         return self._latest
 
     def close(self) -> None:
@@ -67,14 +67,14 @@ class KafkaWatch:
         from confluent_kafka import Consumer, KafkaException
         from confluent_kafka.admin import AdminClient
 
-        # log_level 2: librdkafka's own complaints would tear the screen; problems are shown there.
+        # log_level 2: librdkafka's own log lines would damage the screen, which already shows problems.
         common: dict[str, str | int | float | bool] = {
             "bootstrap.servers": self._servers,
             "log_level": 2,
             "client.id": "orders-watch",
         }
         admin = AdminClient(common)
-        # It never subscribes: with the group's name it may ask for the group's offsets, no more.
+        # This consumer never subscribes. It has the group's name only to request the group's offsets.
         asker = Consumer({**common, "group.id": self._group, "enable.auto.commit": False})
         while not self._stop.wait(POLL_INTERVAL_S):
             try:
@@ -105,7 +105,7 @@ class KafkaWatch:
         try:
             members = future.result(REQUEST_TIMEOUT_S).members
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:  # nobody has joined yet
+            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:  # no application has joined yet
                 return {}
             raise
         return {tp.partition: m.client_id for m in members for tp in m.assignment.topic_partitions}
@@ -114,7 +114,7 @@ class KafkaWatch:
 class EventLogs:
     """The event logs of all applications as one stream, in order of time."""
 
-    # Two files cannot be read at the same instant: what is younger may still get a neighbour from the other file.
+    # Two files cannot be read at the same instant, so an earlier event may still come from the other file.
     SETTLE_S = 0.5
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class EventLogs:
         self._waiting: list[tuple[float, str, dict[str, Any]]] = []
 
     def add(self, application: str, path: Path) -> None:
-        """Follow this file, which need not exist yet."""
+        """Follow this file, even if it does not exist yet."""
         self._names[path] = application
         self._read[path] = 0
 
@@ -142,14 +142,14 @@ class EventLogs:
         with path.open("rb") as file:
             file.seek(self._read[path])
             for line in file:
-                if not line.endswith(b"\n"):  # still being written: next time
+                if not line.endswith(b"\n"):  # not complete yet: read it next time
                     return
                 self._read[path] += len(line)
                 yield json.loads(line)
 
 
 class LiveHandOver(NamedTuple):
-    """Partitions that went from one application to another: released by the one, started by the other."""
+    """Partitions that moved from one application to another: one released them, and the other started them."""
 
     partitions: tuple[int, ...]
     old: str
@@ -159,14 +159,14 @@ class LiveHandOver(NamedTuple):
 
 @dataclass(slots=True)
 class Owners:
-    """Who owns which partition by the applications' own word, and the hand-overs that follow from it."""
+    """The owner of each partition as the applications report it, and the resulting hand-overs."""
 
     now: dict[int, str] = field(default_factory=dict)
     _left: dict[int, tuple[str, float]] = field(default_factory=dict)
     _moved: dict[tuple[str, str], list[tuple[int, float, float]]] = field(default_factory=dict)
 
     def apply(self, application: str, event: Mapping[str, Any]) -> None:
-        """Take one event of one application's log."""
+        """Process one event of one application's log."""
         if event["event"] == "started":
             for partition in map(number, event["positions"]):
                 self.now[partition] = application
@@ -178,7 +178,7 @@ class Owners:
         elif event["event"] in ("released", "lost"):
             for partition in map(number, event["partitions"]):
                 self._leave(application, partition, event["time"])
-        elif event["event"] == "left":  # gives up the rest, where a batch was still running
+        elif event["event"] == "left":  # releases the rest, for which a batch was still running
             for partition in [p for p, owner in self.now.items() if owner == application]:
                 self._leave(application, partition, event["time"])
 
@@ -188,7 +188,7 @@ class Owners:
         self._left[partition] = (application, at)
 
     def hand_overs(self, now: float, settle_s: float = 1.0) -> list[LiveHandOver]:
-        """Return, once each, the hand-overs that ended at least `settle_s` ago, those of one pair taken together."""
+        """Return each hand-over once, at least `settle_s` after its end, merged for each pair of applications."""
         ready = [pair for pair, moved in self._moved.items() if now - max(at for _, _, at in moved) >= settle_s]
         found = []
         for pair in ready:

@@ -1,7 +1,7 @@
 """Run the main paths with other versions of Kafka, PySpark and confluent-kafka: ``make compatibility``.
 
-Each row of `rows.ROWS` gets a virtual environment with a wheel of this tree, and runs its tests there.  What came of it
-goes into docs/compatibility.json, and from there into the page, with ``scripts/render_docs.py``.
+Each row of `rows.ROWS` gets a virtual environment with a wheel of this tree, and runs its tests there.  The results
+go into docs/compatibility.json.  ``scripts/render_docs.py`` writes them from there into the page.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from integration.compatibility.rows import ROWS, Result, Row, store
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "build" / "compatibility"
 
-# What the tests import, besides the extras of the package.
+# The tests import these packages, besides the extras of the package under test.
 TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "psutil", "setuptools")
 
 VERSIONS = """
@@ -60,7 +60,7 @@ def wheel() -> Path:
 
 
 def environment(row: Row, built: Path) -> Path:
-    """Return the Python of the row's environment, with the wheel in it."""
+    """Install the wheel into the row's environment, and return the Python of that environment."""
     folder = PLACE / row.environment
     python = folder / "bin" / "python"
     if not python.exists():
@@ -97,7 +97,7 @@ def run(row: Row, python: Path, arguments: Sequence[str]) -> Result:
 
 
 def main() -> int:
-    """Run the rows that are asked for; return 1 if one is not good."""
+    """Run the selected rows, and return 1 if one of them is not good."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"by default all: {', '.join(row.name for row in ROWS)}")
     parser.add_argument("-k", dest="only", help="goes to pytest; the results are not kept then")

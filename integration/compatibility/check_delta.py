@@ -1,4 +1,7 @@
-"""Delta Lake's own identifier of a batch: a replayed batch is written once.  See docs/exactly-once.md, and `rows`."""
+"""With Delta Lake's own identifier of a batch, a replayed batch is written once.
+
+See docs/exactly-once.md, and `rows`.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ def test_a_replayed_batch(
 def test_the_recipe(
     kafka: Kafka, topic: TopicFactory, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program of docs/recipes.md as it stands, but for places, and until it has read everything."""
+    """Run the program of docs/recipes.md with other servers, topics and paths, until it has read everything."""
     records = topic(1)
     produce(kafka.bootstrap_servers, records, {0: RECORDS})
     [program] = run_by("integration/compatibility/check_delta.py")

@@ -1,6 +1,6 @@
 """Applications race for one Delta or Iceberg table, which gets each record once.  See docs/exactly-once.md.
 
-Most tests need no Kafka: what counts is who commits which records.  The judge reads the rows without a key.
+Most tests need no Kafka: they check which application commits which records.  They compare all rows, without a key.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def spark(lake: Path) -> Iterator[SparkSession]:
-    """Yield a session with the format, which also creates the tables."""
+    """Yield a session with the format.  The tests also create their tables with it."""
     found = session(lake)
     yield found
     found.stop()
@@ -63,7 +63,7 @@ def create(spark: SparkSession, lake: Path) -> Create:
 
 def rows_of(spark: SparkSession, name: str) -> list[tuple[int, int, int]]:
     """Return all rows as partition, offset and number."""
-    if FORMAT == "iceberg":  # its catalog keeps snapshots in the session; with Delta the call fails for a path
+    if FORMAT == "iceberg":  # Iceberg's catalog caches snapshots in the session; for a path of Delta the call fails
         spark.catalog.refreshTable(name)
     return sorted(tuple(row) for row in spark.table(name).select("partition", "offset", "number").collect())
 
@@ -73,7 +73,7 @@ def expected(until: int) -> list[tuple[int, int, int]]:
 
 
 def compact(spark: SparkSession, lake: Path, name: str) -> None:
-    """Do what a maintenance job does."""
+    """Compact the table, like a maintenance job."""
     if FORMAT == "delta":
         spark.sql(f"OPTIMIZE {table(lake, name)}")
     else:
@@ -81,9 +81,12 @@ def compact(spark: SparkSession, lake: Path, name: str) -> None:
         spark.sql(f"CALL lake.system.rewrite_data_files(table => 'db.{name}', {options})")
 
 
-@pytest.mark.timeout(600)  # Spark is started six times
+@pytest.mark.timeout(600)  # Spark starts six times
 def test_a_suspended_and_a_killed_application(spark: SparkSession, lake: Path, create: Create, tmp_path: Path) -> None:
-    """One sleeps in its commit while the next owner writes the same records and more; one is killed there."""
+    """Suspend one application in its commit while the next owner writes the same records and more.
+
+    Kill another application in its commit.
+    """
     name = create("orders")
     started: list[subprocess.Popen[bytes]] = []
 
@@ -100,7 +103,7 @@ def test_a_suspended_and_a_killed_application(spark: SparkSession, lake: Path, c
         (lake / "started").unlink()
 
     try:
-        # The table is empty: even so, the first commit must fail.
+        # The first commit must fail although the table is empty.
         sleeper = start(0, 60, "--wait")
         wait_until_it_writes()
         send(signal.SIGSTOP, processes_of(sleeper.pid))
@@ -127,7 +130,7 @@ def test_a_suspended_and_a_killed_application(spark: SparkSession, lake: Path, c
 
 
 def test_a_batch_that_runs_again_adds_nothing(spark: SparkSession, lake: Path, create: Create) -> None:
-    """Also after maintenance, and while rows of other records stand between its own."""
+    """Repeat batches, also after maintenance, and with rows of other records between their own."""
     name = create("again")
     target = LakeTable(name)
     target.write(records(spark, 0, 10).where("partition = 0"), 0)
@@ -171,7 +174,7 @@ def test_four_threads_that_write_the_same_records(spark: SparkSession, create: C
 def test_members_of_one_group_fill_one_table(
     kafka: Kafka, topic: TopicFactory, group: str, spark: SparkSession, create: Create, pipeline: Pipelines
 ) -> None:
-    """A second member takes half of the partitions; then the group is reset, and both read everything again."""
+    """A second member takes half of the partitions.  After a reset of the group, both read everything again."""
     name, source = create("from_kafka"), topic(2)
     target = LakeTable(name)
 
@@ -209,7 +212,7 @@ def test_members_of_one_group_fill_one_table(
 
 
 def while_it_runs(spark: SparkSession, rows: DataFrame, write: Callable[[DataFrame], None], other: DataFrame) -> None:
-    """Write ``rows``, and ``other`` in the middle of the job that commits them."""
+    """Write ``rows``, and write ``other`` in the middle of the job that commits ``rows``."""
     folder = Path(tempfile.mkdtemp())
 
     def waits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -239,7 +242,7 @@ def test_a_writer_without_patience_gets_an_error(
 ) -> None:
     name = create("impatient")
     spans = spans_of(records(spark, 0, 5), None)
-    monkeypatch.setattr(lake_table, "spans_of", lambda batch, running: spans)  # without a run that counts rows
+    monkeypatch.setattr(lake_table, "spans_of", lambda batch, running: spans)  # skips the run that counts rows
     target = LakeTable(name, patience_s=0.0)
     with pytest.raises(LakeConflictError, match=f"{name} have won 1 times in 0 s"):
         while_it_runs(spark, records(spark, 0, 5), lambda rows: target.write(rows, 0), records(spark, 0, 3))

@@ -22,9 +22,9 @@ from pyspark_kafka_group.stores import LakeTable
 from pyspark_kafka_group.testing.jars import JarSet, resolve
 
 FORMAT = "iceberg" if pyspark.__version__.startswith(("4.0", "4.1")) else "delta"
-"""Iceberg 1.12 has no runtime for Spark 4.2, and Delta 4.4 none for Spark 4.3."""
+"""Iceberg 1.12 has no runtime for Spark 4.2.  Delta 4.4 has no runtime for Spark 4.3."""
 
-# What else it depends on comes with Spark, in versions of Spark's own.
+# Spark contains the other dependencies of Delta, in Spark's own versions.
 DELTA = (
     "io.delta:delta-spark_4.2_2.13:4.4.0",
     "io.delta:delta-storage:4.4.0",
@@ -54,7 +54,7 @@ _SETTINGS = {
 
 
 def session(folder: Path) -> SparkSession:
-    """Return a session with the format of this PySpark, and its tables in a folder."""
+    """Return a session with the format for this PySpark, and with its tables in ``folder``."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = (
         SparkSession.builder.master("local[4]")
@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("until", type=int)
     parser.add_argument("--wait", action="store_true")
     args = parser.parse_args()
-    logging.basicConfig(level=logging.INFO)  # it tells of conflicts
+    logging.basicConfig(level=logging.INFO)  # shows the conflicts
     spark, folder = session(args.folder), args.folder
     rows = records(spark, args.first, args.until)
 

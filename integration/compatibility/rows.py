@@ -1,4 +1,4 @@
-"""Which versions are run together, and the page that says what came of it.  Pure."""
+"""The combinations of versions to test, and the table of their results.  Pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Row:
     Attributes
     ----------
     name : str
-        Names it on the command line.
+        The name of the row on the command line.
     pins : mapping of str to str
-        What pip installs, by package; the newest of what is not named.
+        The version that pip installs, by package.  Other packages get their newest version.
     kafka : str
         The brokers' version; empty if the tests need no broker.
     python : str
-        The version of Python, as in ``python3.13``; that of this environment if it is empty.
+        The version of Python, as in ``python3.13``.  If empty, the version of this environment.
     tests : str
-        The file that is run.
+        The file of tests to run.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Row:
 
     @property
     def environment(self) -> str:
-        """Names the virtual environment; rows with the same pins and Python share one."""
+        """The name of the virtual environment.  Rows with the same pins and Python share one."""
         pins = {**self.pins, **({"python": self.python} if self.python else {})}
         return "-".join(f"{package}-{pin}" for package, pin in sorted(pins.items())) or "newest"
 
@@ -75,18 +75,18 @@ ROWS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of a row.
+    """The result of a row.
 
     Attributes
     ----------
     row : str
-        Its name.
+        The name of the row.
     date : str
-        When it ran.
+        The date of the run.
     versions : mapping of str to str
-        What was really there: ``kafka``, ``pyspark``, ``confluent-kafka``, ``librdkafka``, ``python``, ``java``.
+        The installed versions: ``kafka``, ``pyspark``, ``confluent-kafka``, ``librdkafka``, ``python``, ``java``.
     passed, skipped, failed : sequence of str
-        The tests.
+        The names of the tests.
     """
 
     row: str
@@ -98,7 +98,7 @@ class Result:
 
     @property
     def good(self) -> bool:
-        """Whether something passed, and nothing failed."""
+        """Whether a test passed, and none failed."""
         return bool(self.passed) and not self.failed
 
 
@@ -110,14 +110,17 @@ def load(path: Path = RESULTS) -> dict[str, Result]:
 
 
 def store(results: Iterable[Result], path: Path = RESULTS) -> None:
-    """Write results over those of the same rows; rows that were not run keep theirs, rows that are no more go."""
+    """Store results in place of older results of the same rows.
+
+    Keep the results of rows that did not run.  Drop the results of rows that no longer exist.
+    """
     newest = load(path) | {result.row: result for result in results}
     kept = [asdict(newest[row.name]) for row in ROWS if row.name in newest]
     path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
 def table(results: Mapping[str, Result]) -> str:
-    """Return the table of the page, a line for each row; one that never ran says so."""
+    """Return the table for the page, with a line for each row, including rows that never ran."""
     lines = [
         "| Kafka | PySpark | confluent-kafka | librdkafka | Python | run on | tests | result |",
         "|---|---|---|---|---|---|---|---|",

@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="where to write the report as JSON")
     parser.add_argument("--folder", type=new_folder, help="a new folder that keeps event logs, logs and sinks")
     given = parser.parse_args()
-    # Whoever ends the run ends its applications, too: an exception passes through all that cleans up.
+    # SIGTERM must also end the applications.  An exception runs all cleanup code.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     seed = given.seed if given.seed is not None else random.randrange(10**6)
     print(f"seed {seed}", flush=True)

@@ -1,7 +1,7 @@
-"""Which faults are done when, in a soak.
+"""Decide which fault a soak does, and when.
 
-A fault is drawn by the seed: kind, victim and durations of the n-th fault depend on the seed and on n alone.  If its
-victim is down just then, the next one in order takes its place; a kind that cannot be done is drawn again.
+The seed draws the faults.  The kind, victim and durations of the n-th fault depend only on the seed and on n.  If the
+victim is down at that time, the next one in order takes its place.  If a kind is not possible, another one is drawn.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SPARK_FAULTS: dict[str, tuple[int, Fault]] = {
     "kill Spark worker": (3, kill_workers(every=False)),
     "kill all Spark workers": (1, kill_workers(every=True)),
 }
-"""Those of a standalone Spark cluster.  None may end a query: Spark runs the tasks again."""
+"""Faults of a standalone Spark cluster.  None of them may end a query, because Spark retries the tasks."""
 
 FAULTS: dict[str, tuple[int, Fault]] = {
     "kill application": (3, kill()),
@@ -74,23 +74,23 @@ FAULTS: dict[str, tuple[int, Fault]] = {
     "reset offsets": (1, reset_offsets),
     **SPARK_FAULTS,
 }
-"""How often each kind is drawn in relation to the others, and what it does."""
+"""The relative frequency of each kind of fault, and the function that does it."""
 
 LETHAL = frozenset(
     kind for kind in FAULTS if kind.startswith("kill ") and "broker" not in kind and kind not in SPARK_FAULTS
 ) | {"terminate source", "restore checkpoint", "reset offsets"}
-"""What ends an application; all others must leave its query alive, or let it end well."""
+"""The kinds that may end an application with an error.  After all others, its query must live or end well."""
 
 
 class Chaos:
-    """Does faults, each on a thread of its own because recoveries take time.
+    """A runner of faults.  Each fault has a thread of its own, because recoveries take time.
 
     Attributes
     ----------
     done : list of Done
         Every fault that was done, in order.
     problems : list of str
-        Faults whose recovery failed: the run proves nothing then.
+        Faults whose recovery failed.  The run then proves nothing.
     """
 
     def __init__(self, scene: Scene, seed: int, tell: Callable[[str], None], only: Sequence[str] = ()) -> None:
@@ -103,12 +103,12 @@ class Chaos:
         self._threads: list[threading.Thread] = []
 
     def draw(self, number: int) -> None:
-        """Begin the fault with this number; returns at once."""
+        """Draw the fault with this number, begin it, and return at once."""
         draw = random.Random(f"{self._seed}:{number}")
         self._begin(number, draw.choices([*self._weights], [*self._weights.values()], k=20), draw)
 
     def do(self, number: int, kind: str) -> None:
-        """Begin a fault of this kind; returns at once."""
+        """Begin a fault of this kind, and return at once."""
         self._begin(number, [kind], random.Random(f"{self._seed}:{number}"))
 
     def wait(self) -> None:

@@ -1,6 +1,6 @@
-"""What is done to applications, brokers and the network during a soak: each fault with its recovery.
+"""The faults of a soak in applications, brokers and the network, each with its recovery.
 
-Which of them is done when, says :mod:`integration.soak.chaos`.
+:mod:`integration.soak.chaos` decides when each fault happens.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.tools.command_base import FOUND
 
 REJOIN_PATIENCE_S = 120.0
-"""How long an application may take until it is a member again."""
+"""The longest time that an application may need to become a member again."""
 
-# An application stops, is down for a while, and Spark takes ten seconds and more to start: the batch of the other one
-# still runs when it joins.
+# Meanwhile another application stops, stays down, and joins again.  Spark alone needs ten seconds or more to start.
+# The slow batch must still run then.
 _DRAIN_NAP_S = 60.0
 
 # API keys of OffsetCommit and TxnOffsetCommit.
@@ -36,7 +36,7 @@ _COMMITS = (8, 28)
 
 @dataclass
 class Done:
-    """A fault that was done; ``end`` is when its cause was over."""
+    """A fault that was done.  ``end`` is the time when its cause was over."""
 
     number: int
     kind: str
@@ -48,24 +48,24 @@ class Done:
 
 @dataclass
 class Scene:
-    """What faults are done to.
+    """The targets of faults.
 
     Attributes
     ----------
     spark : SparkCluster or None
-        Where executors run; None if applications run in local mode.
+        The cluster that runs executors; None if applications run in local mode.
     group, topic : str
-        The group of the applications, and the topic of which a fault resets offsets.
+        The group of the applications, and the topic whose offsets a fault resets.
     partitions : int
-        How many partitions the topic has.
+        The number of partitions of the topic.
     copies : Path or None
-        Where copies of checkpoints are kept.
+        The folder for copies of checkpoints.
     resets : list of Reset
-        What was done to the group's offsets.
+        The resets of the group's offsets.
     broker_lock, proxy_lock, spark_lock : Lock
-        Held while a broker, the network, or Spark's workers are in trouble: one at a time.
+        Held during a fault of a broker, of the network, or of Spark's workers.  Each lock allows one fault at a time.
     over : Event
-        Set when the run ends: what waits, waits no longer.
+        Set when the run ends.  It ends all waits.
     """
 
     kafka: LocalKafka
@@ -84,25 +84,29 @@ class Scene:
     spark_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def up(self, start: int) -> Supervised | None:
-        """Return an application that is up, beginning the search at ``start``."""
+        """Return the first application that is up, from ``start`` on; None if all are down."""
         order = [*self.supervisor.applications[start:], *self.supervisor.applications[:start]]
         return next((one for one in order if one.up), None)
 
     def may_lose_one(self) -> bool:
-        """Whether an application may be ended.
+        """Return whether a fault may end an application.
 
-        Deliberate: on a Spark cluster one that is up always stays.  There it takes one a minute and more to come back
-        on a busy machine; if each was ended as soon as it is up, nobody would read for minutes.
+        Deliberate: on a Spark cluster, one application always stays up.  On a busy machine, an application needs a
+        minute or more to come back there.  If faults ended each one as soon as it is up, no application would read for
+        minutes.
         """
         return self.spark is None or sum(one.up for one in self.supervisor.applications) > 1
 
 
 Fault = Callable[[Scene, random.Random, Done], bool]
-"""Does the fault and its recovery, and fills in what it did; False if it could not be done."""
+"""A function that does a fault and its recovery, and fills in ``Done``.  It returns False if this is not possible."""
 
 
 def on_application(act: Callable[[Scene, Supervised, random.Random], str], *, ends: bool = False) -> Fault:
-    """Make a fault of one application, which others leave alone meanwhile; ``ends``: its process does not survive."""
+    """Make a fault of one application, which other faults leave alone meanwhile.
+
+    Set ``ends`` if the fault ends the application's process.
+    """
 
     def fault(scene: Scene, draw: random.Random, done: Done) -> bool:
         if ends and not scene.may_lose_one():
@@ -123,7 +127,7 @@ def on_application(act: Callable[[Scene, Supervised, random.Random], str], *, en
 
 
 def kill(*parts: Part) -> Fault:
-    """Kill parts of an application with SIGKILL, or all of it."""
+    """Kill parts of an application, or all of it, with SIGKILL."""
 
     def act(_scene: Scene, one: Supervised, _draw: random.Random) -> str:
         return f"{len(one.application.send(SIGKILL, *parts))} processes"
@@ -132,7 +136,7 @@ def kill(*parts: Part) -> Fault:
 
 
 def terminate(part: Part) -> Fault:
-    """Ask a part of an application to end with SIGTERM."""
+    """Ask a part of an application to end, with SIGTERM."""
 
     def act(_scene: Scene, one: Supervised, _draw: random.Random) -> str:
         one.begin_stop(lambda: one.application.send(SIGTERM, part))
@@ -142,7 +146,7 @@ def terminate(part: Part) -> Fault:
 
 
 def pause(*parts: Part, shortest_s: float = 2.0, longest_s: float = 20.0) -> Fault:
-    """Freeze parts of an application for a while."""
+    """Suspend parts of an application for a while."""
 
     def act(scene: Scene, one: Supervised, draw: random.Random) -> str:
         seconds = draw.uniform(shortest_s, longest_s)
@@ -162,7 +166,7 @@ def stop_cleanly(_scene: Scene, one: Supervised, _draw: random.Random) -> str:
 
 
 def slow_batch(scene: Scene, one: Supervised, draw: random.Random) -> str:
-    """Let one batch take longer than a session, a drain, and sometimes ``max.poll.interval.ms``."""
+    """Make one batch outlast a session, a drain, and sometimes ``max.poll.interval.ms``."""
     seconds, before = draw.uniform(5.0, 25.0), draw.random() < 0.5
     one.application.slow_down(**({"before_s": seconds} if before else {"after_s": seconds}))
     scene.over.wait(seconds)
@@ -170,7 +174,7 @@ def slow_batch(scene: Scene, one: Supervised, draw: random.Random) -> str:
 
 
 def slow_drain(scene: Scene, draw: random.Random, done: Done) -> bool:
-    """Let a batch outlast the drain: its application is slow while another one goes and comes back."""
+    """Make a batch outlast the drain: its application is slow while another one leaves and comes back."""
     slow = scene.up(draw.randrange(len(scene.supervisor.applications)))
     other = next((one for one in scene.supervisor.applications if one.up and one is not slow), None)
     if slow is None or other is None:
@@ -186,7 +190,7 @@ def slow_drain(scene: Scene, draw: random.Random, done: Done) -> bool:
         nap_is_over = time.monotonic() + _DRAIN_NAP_S
         other.begin_stop(other.application.begin_stop)
         wait(scene, lambda: other.starts > starts and other.joined)
-        # Not every hand-over takes a partition that the batch reads: then there is nothing to wait for but the end.
+        # If the hand-over takes no partition that the batch reads, no drain expires.  Then wait for the end of the nap.
         wait(
             scene,
             lambda: len(slow.application.events("expired")) > expired or time.monotonic() > nap_is_over,
@@ -198,7 +202,7 @@ def slow_drain(scene: Scene, draw: random.Random, done: Done) -> bool:
 
 
 def roll(scene: Scene, _draw: random.Random, done: Done) -> bool:
-    """Restart one application after the other, each when the one before is back."""
+    """Restart the applications one after another, each after the previous one is back."""
     if not wait(scene, lambda: all(one.up for one in scene.supervisor.applications)):
         return False
     done.victim = "all"
@@ -213,9 +217,10 @@ def roll(scene: Scene, _draw: random.Random, done: Done) -> bool:
 
 
 def restore_checkpoint(scene: Scene, one: Supervised, draw: random.Random) -> str:
-    """Kill an application and start it with an older copy of its checkpoint; put the newest one back if it refuses.
+    """Kill an application and start it with an older copy of its checkpoint.
 
-    It may go on with a copy that lacks nothing.  Whether it was right to, the sinks show.
+    If the application refuses the copy, put the newest checkpoint back.  If the copy lacks nothing, the application may
+    continue with it.  The sinks show whether that was right.
     """
     assert scene.copies is not None
     copy = scene.copies / f"{one.name}-{one.starts}-{draw.randrange(10**6)}"
@@ -232,7 +237,7 @@ def restore_checkpoint(scene: Scene, one: Supervised, draw: random.Random) -> st
         decided = wait(scene, lambda: not one.running or one.joined)
         if decided and one.running:
             return f"batch {of_copy} of {newest}: goes on"
-        if not decided:  # the run is over before
+        if not decided:  # the run ended before the decision
             one.application.send(SIGKILL)
             deadline = time.monotonic() + REJOIN_PATIENCE_S
             while one.running and time.monotonic() < deadline:
@@ -248,9 +253,10 @@ def restore_checkpoint(scene: Scene, one: Supervised, draw: random.Random) -> st
 
 
 def reset_offsets(scene: Scene, _draw: random.Random, done: Done) -> bool:
-    """Stop all applications, set offsets back, see each refuse, and let them put the offsets back.
+    """Stop all applications, and set offsets back.  Let the applications refuse them, and then restore the old ones.
 
-    Only of partitions that all of them have read: who has never read one cannot know that it was reset.
+    Reset only partitions that all applications have read.  An application that has never read a partition cannot notice
+    its reset.
     """
     every = scene.supervisor.applications
     if scene.spark is not None or not every:
@@ -284,7 +290,7 @@ def reset_offsets(scene: Scene, _draw: random.Random, done: Done) -> bool:
         wait(scene, lambda: all(one.joined for one in every))
         wait(scene, lambda: _reached(kafka, scene, before))
         scene.resets += [Reset(f"{scene.topic}-{n}", begin, time.time()) for n in known]
-        if _reached(kafka, scene, before):  # an application that is slow to start still has to put them back
+        if _reached(kafka, scene, before):  # else a slow application still has to restore them
             for one in every:
                 one.application.configure_source(onOffsetRewind=None)
         done.detail = f"{known} to 0; {len(told)} of {len(every)} have refused"
@@ -298,10 +304,11 @@ def reset_offsets(scene: Scene, _draw: random.Random, done: Done) -> bool:
 
 
 def _reset_to_start(scene: Scene, partitions: list[int]) -> None:
-    """Reset with our own command.  It notes each offset, which ``checkpoint`` then restores.
+    """Reset the offsets with our own command.  It records each old offset, which ``checkpoint`` then restores.
 
-    A reset with Kafka's tools notes nothing: the query that owns the partition restores its own offset, and repeats
-    what another query has finished above it.  docs/guarantees.md names that, so it is no fault to look for here.
+    Kafka's tools record no old offset.  After a reset with them, the query that owns the partition restores its own
+    offset.  It repeats the records above that offset that another query has finished.  docs/guarantees.md names this.
+    So the soak does not test it.
     """
     wanted = f"{scene.topic}:{','.join(map(str, partitions))}"
     command = [sys.executable, "-m", "pyspark_kafka_group.tools", "reset", "-b", scene.kafka.bootstrap_servers]
@@ -309,7 +316,7 @@ def _reset_to_start(scene: Scene, partitions: list[int]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     deadline = time.monotonic() + REJOIN_PATIENCE_S
     while done.returncode == FOUND and time.monotonic() < deadline and not scene.over.wait(1.0):
-        # A static member that has stopped stays in the group until its session ends.
+        # After its stop, a static member stays in the group until its session ends.
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         raise AssertionError(f"kafka-group reset has ended with {done.returncode}: {done.stdout}{done.stderr}")
@@ -328,7 +335,7 @@ def _reached(servers: str, scene: Scene, before: dict[int, int]) -> bool:
 
 
 def late_commit(scene: Scene, draw: random.Random) -> str:
-    """Hold the next commit back, until its sender has given it up and committed again."""
+    """Hold the next commit back until its sender has abandoned it and committed again."""
     key, seconds = draw.choice(_COMMITS), draw.uniform(7.0, 20.0)
     for proxy in scene.kafka.proxies.values():
         proxy.hold(key)
@@ -337,7 +344,7 @@ def late_commit(scene: Scene, draw: random.Random) -> str:
 
 
 def wait(scene: Scene, condition: Callable[[], bool]) -> bool:
-    """Wait for ``condition``, unless the run ends."""
+    """Wait until ``condition`` is true.  Return False if the time or the run ends before."""
     deadline = time.monotonic() + REJOIN_PATIENCE_S
     while not condition():
         if time.monotonic() > deadline or scene.over.wait(0.2):
@@ -346,7 +353,7 @@ def wait(scene: Scene, condition: Callable[[], bool]) -> bool:
 
 
 def on_broker(act: Callable[[Scene, int, random.Random], str]) -> Fault:
-    """Make a fault of one broker; one at a time, so that three brokers keep their majority."""
+    """Make a fault of one broker.  Only one runs at a time, so that three brokers keep their majority."""
 
     def fault(scene: Scene, draw: random.Random, done: Done) -> bool:
         if not scene.broker_lock.acquire(blocking=False):
@@ -363,7 +370,7 @@ def on_broker(act: Callable[[Scene, int, random.Random], str]) -> Fault:
 
 
 def restart_broker(scene: Scene, broker: int, _draw: random.Random) -> str:
-    """End a broker cleanly and start it again."""
+    """Stop a broker cleanly, and start it again."""
     scene.kafka.restart(broker)
     return ""
 
@@ -378,7 +385,7 @@ def kill_broker(scene: Scene, broker: int, draw: random.Random) -> str:
 
 
 def pause_broker(scene: Scene, broker: int, draw: random.Random) -> str:
-    """Freeze a broker for a while."""
+    """Suspend a broker for a while."""
     seconds = draw.uniform(1.0, 12.0)
     scene.kafka.pause(broker)
     scene.over.wait(seconds)
@@ -421,7 +428,7 @@ def delay(scene: Scene, draw: random.Random) -> str:
 
 
 def blackhole(scene: Scene, draw: random.Random) -> str:
-    """Let nothing pass, longer or shorter than a session."""
+    """Let no data pass, for longer or shorter than a session."""
     seconds = draw.uniform(1.0, 10.0)
     for proxy in scene.kafka.proxies.values():
         proxy.blackhole()

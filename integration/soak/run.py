@@ -32,33 +32,33 @@ TOPIC = "soak"
 TRANSACTIONS = "soak-transactions"
 GROUP = "soak"
 
-# What clients and brokers need after the cause of a fault is over, until rows come again without a pause.
+# After the cause of a fault is over, clients and brokers need this long until rows flow again without a pause.
 _GRACE_S = 20.0
 _END_PATIENCE_S = 240.0
 _FIRST_START_PATIENCE_S = 180.0
 _END_SEEN_S = 20.0
 
-# An application has one executor on each, with one core.
+# An application has one executor with one core on each worker.
 _SPARK_WORKERS = 2
 _EXECUTOR_MB = 512
 
 
 @dataclass(frozen=True, kw_only=True)
 class Soak:
-    """What to run.
+    """The settings of a soak.
 
     Attributes
     ----------
     spark_cluster : bool
-        Whether applications run on a standalone Spark cluster, and not in local mode.
+        Whether applications run on a standalone Spark cluster, instead of in local mode.
     longest_down_s : float
-        How long an application that has ended may stay down.
+        How long an ended application may stay down.
     only : sequence of str
-        Draw only faults of these kinds; empty for all.
+        The kinds of faults to draw; empty for all.
     kinds : sequence of str
-        Faults in this order instead of drawn ones; the run ends after the last.
+        Faults to do in this order, instead of drawn ones.  The run ends after the last fault.
     folder : Path or None
-        Where event logs, logs, checkpoints and sinks stay; None: a temporary folder.
+        The folder that keeps event logs, logs, checkpoints and sinks.  None means a temporary folder.
     """
 
     seed: int
@@ -86,7 +86,7 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
     def say(text: str) -> None:
         tell(f"{time.time() - begin:7.1f} s  {text}")
 
-    # A dead member must be noticed while the run lasts; the broker decides that for KIP-848.
+    # The group must notice a dead member during the run.  Under KIP-848, the broker decides when.
     properties = {"group.consumer.session.timeout.ms": "6000", "group.consumer.heartbeat.interval.ms": "500"}
     with (
         tempfile.TemporaryDirectory(prefix="soak-") as temporary,
@@ -99,7 +99,7 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
         folder = soak.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         spark = _spark_cluster(soak, folder / "spark", stack) if soak.spark_cluster else None
-        # In local mode only: the processes of a Spark cluster have parents that may die, and are not for us to adopt.
+        # Only in local mode: parents in a Spark cluster may die, and this run must not adopt their processes.
         watched = spark is None and sys.platform == "linux"
         watch = stack.enter_context(SourceWatch(folder)) if watched else None
         supervisor = Supervisor(_applications(soak, kafka, folder, spark, watch))
@@ -197,7 +197,7 @@ def _spark_cluster(soak: Soak, folder: Path, stack: contextlib.ExitStack) -> Spa
 
 
 def _of_spark(spark: SparkCluster, supervisor: Supervisor) -> Report:
-    """Return what the faults have cost Spark, as its logs tell."""
+    """Return the cost of the faults to Spark, according to its logs."""
     workers = spark.worker_logs()
     return {
         "starts of Spark workers": len(workers),
@@ -233,7 +233,7 @@ def _applications(
             "kafka.group.id": GROUP,
             "kafka.group.protocol": soak.protocol,
             "kafka.max.poll.interval.ms": "20000",
-            # Shorter than the slowest batches, so that drains expire; for some shorter than most.
+            # Shorter than the slowest batches, so that drains expire.  For some applications, shorter than most.
             "drainTimeoutMs": str(draw.choice((5000, 15000))),
             "startingOffsets": "earliest",
             "subscribe": f"{TOPIC},{TRANSACTIONS}",
@@ -278,7 +278,7 @@ def _start(supervisor: Supervisor) -> None:
 
 
 def _disturb(soak: Soak, chaos: Chaos) -> None:
-    """Do faults until the time is over, or all of a given order."""
+    """Do faults until the time is over, or do all faults of a given order."""
     clock = threading.Event()
     for number, kind in enumerate(soak.kinds):
         clock.wait(soak.fault_interval_s)
@@ -296,7 +296,7 @@ def _disturb(soak: Soak, chaos: Chaos) -> None:
 
 
 def expect(condition: Callable[[], object], what: str) -> list[str]:
-    """Wait for ``condition``; return what is wrong if it does not come."""
+    """Wait until ``condition`` is true, and return the problem if it stays false."""
     try:
         wait_for(condition, what, timeout_s=_END_PATIENCE_S)
     except AssertionError as late:
@@ -305,7 +305,7 @@ def expect(condition: Callable[[], object], what: str) -> list[str]:
 
 
 def delivered(supervisor: Supervisor) -> int:
-    """Return how many records all sinks hold, each counted once."""
+    """Return the number of different records in all sinks."""
     held: dict[str, set[int]] = {}
     for one in supervisor.applications:
         for delivery in one.application.deliveries:
@@ -314,9 +314,9 @@ def delivered(supervisor: Supervisor) -> int:
 
 
 def unexpected(endings: Sequence[Ending]) -> list[str]:
-    """Return the failures that no fault explains: what only slows a query down must not end it.
+    """Return the failures that no fault explains.  A fault that only slows a query down must not end it.
 
-    Deliberate exception: Spark gives a Python process 10 s to come up, and a busy machine needs longer.
+    Deliberate exception: Spark gives a Python process 10 s to start, and a busy machine needs longer.
     """
     return [
         f"{e.application} ended with {e.code} at {e.time:.3f} after {e.faults or 'no fault'}: {e.text}"

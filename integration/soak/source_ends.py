@@ -1,8 +1,8 @@
-"""How source processes have ended, and whether each end is accounted for.  Linux only.
+"""Record how source processes have ended, and find ends without a cause.  Linux only.
 
-A source process is a child of ``watched_python``, which notes its wait status.  Where that parent is gone, too, because
-the JVM or all of the application was killed, Linux gives the source process to the process that runs the test, if that
-adopts orphans.  So no wait status is lost, whatever is killed.
+A source process is a child of ``watched_python``, which records its wait status.  If a fault kills the JVM or the whole
+application, this parent also ends.  Linux then gives the source process to the process that runs the test, if that
+process adopts orphans.  So the run gets every wait status, whatever a fault kills.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class SourceEnd:
     Attributes
     ----------
     began, ended : float
-        When; ``ended`` is 0 while nobody has seen it end.
+        The times of its start and its end.  ``ended`` is 0 until the run notices the end.
     code : int or None
-        Its exit status; below zero: the signal that ended it; None: not known.
+        The exit status.  A negative one is the signal that ended the process.  None means unknown.
     passed_on : list of int
-        Signals that Spark has sent it.
+        The signals that Spark has sent to the process.
     """
 
     pid: int
@@ -49,20 +49,20 @@ class SourceEnd:
 
     @property
     def kind(self) -> str:
-        """How it ended, for a table."""
+        """The kind of its end, for a table."""
         if self.code is None:
             return "no end was seen"
         return f"exit {self.code}" if self.code >= 0 else signal.Signals(-self.code).name
 
 
 def adopt_orphans(wanted: bool) -> None:
-    """Become the parent of all descendants whose own parent ends, or no longer (prctl(2), PR_SET_CHILD_SUBREAPER)."""
+    """Start or stop adopting descendants whose own parent ends (prctl(2), PR_SET_CHILD_SUBREAPER)."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0):
         raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER is refused")
 
 
 class SourceWatch:
-    """Learns how the source processes of some queries end.  A context manager; adopts orphans while it is entered."""
+    """A context manager that records how the source processes of some queries end.  It adopts orphans meanwhile."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -81,7 +81,7 @@ class SourceWatch:
         adopt_orphans(False)
 
     def python_of(self, query: str) -> Path:
-        """Return the program that Spark has to use as the Python of this query."""
+        """Write the program that Spark must use as the Python of this query, and return its path."""
         self._notes[query] = notes = self._folder / f"{query}.sources.jsonl"
         program = self._folder / f"{query}.python"
         watcher = [sys.executable, "-I", "-S", watched_python.__file__, sys.executable, str(notes)]
@@ -90,7 +90,7 @@ class SourceWatch:
         return program
 
     def ends(self) -> list[SourceEnd]:
-        """Return all source processes so far, also those that run."""
+        """Return all source processes so far, including those that still run."""
         return [end for query, notes in self._notes.items() for end in read_ends(notes, query)]
 
     def _run(self) -> None:
@@ -100,7 +100,7 @@ class SourceWatch:
                     self._reap(end)
 
     def _reap(self, end: SourceEnd) -> None:
-        with contextlib.suppress(ChildProcessError):  # it has a parent of its own, which waits
+        with contextlib.suppress(ChildProcessError):  # its own parent still lives and waits for it
             ended, status = os.waitpid(end.pid, os.WNOHANG)
             if ended:
                 code = os.waitstatus_to_exitcode(status)
@@ -108,9 +108,9 @@ class SourceWatch:
 
 
 def read_ends(notes: Path, query: str) -> list[SourceEnd]:
-    """Return what the notes of one query tell, in the order in which its source processes began."""
+    """Return the source processes in the notes of one query, in the order in which they began."""
     found: list[SourceEnd] = []
-    newest: dict[int, SourceEnd] = {}  # a process id may come again
+    newest: dict[int, SourceEnd] = {}  # a process id may repeat
     for line in notes.read_text().splitlines() if notes.exists() else ():
         said = json.loads(line)
         pid = said["pid"]
@@ -127,20 +127,24 @@ def read_ends(notes: Path, query: str) -> list[SourceEnd]:
 def unaccounted(
     ends: Iterable[SourceEnd], sent: Mapping[str, Sequence[tuple[int, int]]], endings: Sequence[Ending]
 ) -> list[str]:
-    """Return the ends of source processes that nobody asked for.
+    """Return a violation for each end of a source process that has no cause.
 
-    A process that ends of a signal must have been sent that, by the run or by Spark.  One that exits does so with 0,
-    or as asked, or together with its application, whose own failure is judged elsewhere.  Asked with SIGTERM it exits
-    with 255 after a clean end: its call is broken off, and that is what Spark's runner does then.
+    These ends have a cause:
+
+    * The process ended of a signal that the run or Spark had sent.
+    * The process exited with 0.
+    * The process exited after a SIGTERM.  The status is 255 after a clean end, because Spark's runner exits with it
+      when its call is interrupted.
+    * The process exited, and its application failed.  Another check judges the failure of the application.
 
     Parameters
     ----------
     ends : iterable of SourceEnd
         All source processes of the run.
     sent : mapping of str to sequence of (int, int)
-        For each query process id and number of the signals that the run has sent.
+        The process id and number of each signal that the run has sent, by query.
     endings : sequence of Ending
-        How the applications ended, in order.
+        The ends of the applications, in order.
     """
     violations = []
     for end in ends:
@@ -159,6 +163,6 @@ def unaccounted(
 
 
 def _alone(end: SourceEnd, endings: Sequence[Ending]) -> bool:
-    """Whether the application that a source process belonged to did not fail; its end is noted after theirs."""
+    """Return whether the application of a source process did not fail.  The supervisor records its end later."""
     of_application = (e.code for e in endings if e.application == end.query and e.time > end.ended - _TICK_S)
     return next(of_application, 0) == 0

@@ -1,6 +1,7 @@
-"""What is done to a standalone Spark cluster during a soak: to its workers, the executors, and their Python.
+"""The faults of a standalone Spark cluster during a soak: of its workers, the executors, and their Python.
 
-Its own processes are gone then, and what they had started must end by itself: who stays behind is a violation.
+A fault kills processes of Spark.  The processes that these had started must end without help.  A process that stays
+behind is a violation.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from integration.spark_cluster import Daemon, Executor
 
 
 def on_executor(act: Callable[[Executor, random.Random], str]) -> Fault:
-    """Make a fault of one of the executors at work."""
+    """Make a fault of one of the executors that have read."""
 
     def fault(scene: Scene, draw: random.Random, done: Done) -> bool:
         executors = at_work(scene)
@@ -32,17 +33,17 @@ def on_executor(act: Callable[[Executor, random.Random], str]) -> Fault:
 
 
 def at_work(scene: Scene) -> list[tuple[str, Executor]]:
-    """Return the executors that have Python, and so have read, with the names of their workers.
+    """Return the executors that have Python workers, and so have read, with the names of their Spark workers.
 
-    Deliberate: no other is hurt.  It takes seconds to start one, on a busy machine many, and if none came so far as to
-    read before the next fault, the run would show nothing.
+    Deliberate: faults hurt no other executors.  An executor needs seconds to start, and longer on a busy machine.  If
+    no executor could read before the next fault, the run would show nothing.
     """
     workers = scene.spark.workers if scene.spark is not None and scene.up(0) is not None else []
     return [(worker.name, one) for worker in workers for one in worker.executors() if one.workers]
 
 
 def kill_executor(executor: Executor, _draw: random.Random) -> str:
-    """Kill the JVM of an executor; its Python must notice."""
+    """Kill the JVM of an executor, and wait until its Python processes notice that and end."""
     kill(SIGKILL, [executor.jvm])
     python = [*executor.daemons, *executor.workers]
     wait_for(lambda: not alive(python), f"the Python of the dead executor {executor.jvm} ends")
@@ -50,17 +51,18 @@ def kill_executor(executor: Executor, _draw: random.Random) -> str:
 
 
 def kill_python(executor: Executor, draw: random.Random) -> str:
-    """Kill an executor's Python workers, and half of the times the daemon that forks them, too."""
+    """Kill an executor's Python workers, and in half of the cases also the daemon that forks them."""
     daemons = executor.daemons if draw.random() < 0.5 else []
     kill(SIGKILL, [*daemons, *executor.workers])
     return f"{len(executor.workers)} workers, {len(daemons)} daemons"
 
 
 def wait_for_the_end_of(workers: Sequence[Daemon], timeout_s: float = 30) -> str:
-    """Wait until dead workers have no process left; say so if executors had to be killed.
+    """Wait until dead workers have no process left, and return a remark if that required killing executors.
 
-    An executor that had just been launched looks for its worker when the worker is gone, and then never learns of it.
-    That is Spark's, and its machine must come back all the same.  Python without an executor is ours.
+    A new executor may try to connect to its worker after the worker has died.  It then never notices the death.  This
+    is a defect of Spark, and its machine must come back anyway.  Python without an executor is a defect of this
+    project.
     """
     try:
         wait_for(
@@ -77,7 +79,7 @@ def wait_for_the_end_of(workers: Sequence[Daemon], timeout_s: float = 30) -> str
 
 
 def kill_workers(*, every: bool) -> Fault:
-    """Kill one worker of Spark's or every one, alone or with all that runs on its machine, and start it again."""
+    """Kill one worker or every worker of Spark, alone or with all processes of its machine, and start it again."""
 
     def fault(scene: Scene, draw: random.Random, done: Done) -> bool:
         if scene.spark is None or not at_work(scene) or not scene.spark_lock.acquire(blocking=False):

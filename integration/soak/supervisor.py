@@ -1,4 +1,4 @@
-"""Keeps applications running as Kubernetes would: what ends is started again, from the same checkpoint."""
+"""Keep applications running like Kubernetes: restart each ended one from the same checkpoint."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from integration.pipelines import Application, read_events
 
 _TICK_S = 0.2
 
-# How long the other processes of an application may outlive its driver: a source process finishes its commit (5 s)
+# The other processes of an application may outlive its driver this long: a source process finishes its commit (5 s)
 # and leaves the group (3 s).
 _ORPHAN_PATIENCE_S = 15.0
 
-# A clean stop waits for the running batch, a replay for the group.
+# A clean stop waits for the running batch, and a replay waits for the group.
 _STOP_PATIENCE_S = 120.0
 
-# An application that joins this late has hung.
+# An application that needs longer to join hangs.
 _JOIN_PATIENCE_S = 150.0
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}")
@@ -29,12 +29,12 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass
 class Ending:
-    """One application's process has ended, and how.
+    """The end of an application's process.
 
     Attributes
     ----------
     faults : list of str
-        What had been done to the process before it ended; empty if nothing was.
+        The faults of the process before its end; empty if there were none.
     text : str
         The last line of its log that names an error.
     """
@@ -47,7 +47,7 @@ class Ending:
 
     @property
     def kind(self) -> str:
-        """The text without what differs each time."""
+        """The text without the ids and numbers, which differ each time."""
         return _NUMBER.sub("N", _ID.sub("ID", self.text))[:300]
 
 
@@ -58,15 +58,15 @@ class Supervised:
     Attributes
     ----------
     faults : list of str
-        What was done to the present process.
+        The faults of the present process.
     under_fault : bool
-        Whether a fault has hold of it; others leave it alone.
+        Whether a fault acts on the application.  Other faults then leave it alone.
     longest_pause_s : float
-        How long it may stay down before it is started again.
+        The longest pause before the supervisor starts it again.
     stopping : bool
-        Whether the present process was asked to end.
+        Whether the present process has got a request to stop.
     held : bool
-        Whether a fault starts it again; the supervisor does not.
+        Whether a fault will start it again, instead of the supervisor.
     """
 
     application: Application
@@ -90,7 +90,7 @@ class Supervised:
 
     @property
     def up(self) -> bool:
-        """Whether it runs, is a member of the group, and is left alone."""
+        """Whether it has joined the group, without a fault or a stop in progress."""
         return self.reads and not self.stopping and not self.under_fault
 
     @property
@@ -99,7 +99,7 @@ class Supervised:
         return self.running and self.joined
 
     def begin_stop(self, ask: Callable[[], object]) -> None:
-        """Ask the process to end, with ``ask``."""
+        """Ask the process to stop, by calling ``ask``."""
         self.stopping = True
         self._stop_by = time.monotonic() + _STOP_PATIENCE_S
         ask()
@@ -113,11 +113,11 @@ class Supervised:
 
     @property
     def log(self) -> str:
-        """What the present process, or the last one, has logged."""
+        """The log of the present process, or of the last one."""
         return self.application.log_since(self._log_from)
 
     def tick(self, *, restart: bool) -> tuple[Ending | None, list[str]]:
-        """Look after the process; return how it ended, if it just has, and what is wrong."""
+        """Check the process, or start it again.  Return its end, if it has just ended, and the problems."""
         problems: list[str] = []
         if not self.running:
             if restart and not self.held and time.monotonic() > self._restart_at:
@@ -149,13 +149,13 @@ class Supervised:
         return Ending(time.time(), self.name, code, list(self.faults), last_error(self.log) if code else "")
 
     def _bury(self) -> list[str]:
-        """Wait until the driver's other processes have ended, too; kill and report them if they do not."""
+        """Wait until the application's other processes have ended.  If they do not end, kill and report them."""
         deadline = time.monotonic() + _ORPHAN_PATIENCE_S
         while left := self.application.processes():
             if time.monotonic() > deadline:
                 self.application.kill()
                 if any("pause" in fault for fault in self.faults):
-                    return []  # what is suspended cannot end
+                    return []  # a suspended process cannot end
                 parts = ", ".join(process.part.value for process in left)
                 return [f"{self.name} has ended, and {parts} lived on for {_ORPHAN_PATIENCE_S:g} s"]
             time.sleep(_TICK_S)
@@ -163,7 +163,7 @@ class Supervised:
 
 
 def last_error(log: str) -> str:
-    """Return the last line of a log that names an error, without what repeats in each."""
+    """Return the last line of a log that begins with an error.  If there is none, return the last line."""
     lines = [line.strip() for line in log.splitlines()]
     named = [
         line
@@ -174,16 +174,16 @@ def last_error(log: str) -> str:
 
 
 class Supervisor:
-    """Looks after all applications, on a thread of its own.
+    """A supervisor of all applications, with one thread for each.
 
     Attributes
     ----------
     endings : list of Ending
-        All ends of processes, also clean ones.
+        All ends of processes, including clean ones.
     back : list of float
-        When an application joined while no other one was a member.
+        The times at which an application joined while no other was a member.
     problems : list of str
-        What should not have happened.
+        The events that should not have happened.
     """
 
     def __init__(self, applications: Sequence[Supervised]) -> None:
@@ -216,7 +216,7 @@ class Supervisor:
         self.close()
 
     def close(self) -> None:
-        """End supervision, and every process that is left."""
+        """End the supervision, and kill all remaining processes."""
         self._stop.set()
         for thread in self._threads:
             thread.join(2 * _ORPHAN_PATIENCE_S)
@@ -227,7 +227,7 @@ class Supervisor:
         while not self._stop.wait(_TICK_S):
             try:
                 ending, problems = one.tick(restart=self._restart)
-            except Exception as problem:  # a defect here must not look like one of the applications
+            except Exception as problem:  # a defect here must not look like a defect of an application
                 self.problems.append(f"supervision of {one.name} failed: {problem!r}")
                 return
             self.problems += problems

@@ -1,12 +1,12 @@
-"""A Python for Spark that tells how each source process ends.  Linux, standard library only.
+"""A Python for Spark that records how each source process ends.  Linux, standard library only.
 
-``python -I -S watched_python.py PYTHON NOTES ARGUMENT ...`` becomes ``PYTHON ARGUMENT ...``, unless that is to be a
-source process: it starts that one as a child, waits for it, and writes its wait status into the file ``NOTES``.  Only a
-parent is told the wait status, and the parent of a source process is Spark's JVM, which tells nobody.
+``python -I -S watched_python.py PYTHON NOTES ARGUMENT ...`` becomes ``PYTHON ARGUMENT ...``, except for a source
+process.  It starts a source process as a child, waits for it, and writes its wait status into the file ``NOTES``.  Only
+a parent gets the wait status.  Normally the parent of a source process is Spark's JVM, which does not publish it.
 
-To the source process it must look as if its parent were the JVM.  So SIGTERM, with which Spark ends it, is passed on;
-and when the JVM is gone this process ends, too, for a source process leaves its group when its parent changes.  Whoever
-runs the application adopts the source process then, and takes its wait status: see ``source_ends``.
+For the source process, this parent must behave like the JVM.  So it passes on SIGTERM, with which Spark ends a source
+process.  It also ends when the JVM is gone, because a source process leaves its group when its parent changes.  The
+process that runs the application then adopts the source process, and gets its wait status: see ``source_ends``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> None:
     child = os.posix_spawn(python, command, os.environ, setsigmask=before)
     note(notes, pid=child, began=True)
     while True:
-        # Deliberate: SIGTERM before the look at the child.  What has ended is still there to be sent a signal.
+        # Deliberate: SIGTERM before waitpid.  Until waitpid, an ended child still exists and can get a signal.
         received = signal.sigtimedwait(awaited, _PARENT_CHECK_S)
         if received is not None and received.si_signo == signal.SIGTERM:
             note(notes, pid=child, passed_on=int(signal.SIGTERM))
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def note(file: str | os.PathLike[str], **content: Any) -> None:
-    """Append a line; one write, so that lines of several processes do not mix."""
+    """Append a line in one write, so that lines of several processes do not mix."""
     line = json.dumps({"time": time.time(), **content}) + "\n"
     with open(file, "ab", buffering=0) as notes:
         notes.write(line.encode())

@@ -1,4 +1,4 @@
-"""What the benchmark of large groups makes of positions."""
+"""Positions in the benchmark of large groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_partition_that_began_elsewhere_is_named() -> None:
 
 
 def test_the_first_owner_of_a_partition_says_where_it_began(tmp_path: Path) -> None:
-    """The next ones begin where that has got to."""
+    """The next owners begin where the first one has stopped."""
 
     def write(name: str, at: float, positions: dict[str, int]) -> None:
         event = {"time": at, "event": "started", "positions": positions}

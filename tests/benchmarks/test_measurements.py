@@ -1,4 +1,4 @@
-"""From progress events and histograms to the figures of a benchmark."""
+"""The figures of a benchmark, from progress events and histograms."""
 
 from __future__ import annotations
 

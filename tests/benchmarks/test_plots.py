@@ -1,4 +1,4 @@
-"""Plots are an extra: everything else works without."""
+"""Plots are an extra.  Everything else works without it."""
 
 from __future__ import annotations
 

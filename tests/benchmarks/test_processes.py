@@ -1,4 +1,4 @@
-"""Which processes a benchmark measures, and what they have used."""
+"""The processes that a benchmark measures, and their use of CPU and memory."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.processes import Part, Watch, forget_peaks, part_of, peak_mb, processes, resident_mb
 
-# Uses more than half a second of CPU (it is counted in ticks) in a child that ends, starts another that is found two
-# generations below, and waits.
+# Starts a child that uses more than half a second of CPU (the system counts ticks) and ends.  Then starts another one,
+# which the test finds two generations below itself, and waits.
 _FAMILY = """
 import subprocess, sys
 burn = "import time\\nwhile time.process_time() < 0.6: pass"

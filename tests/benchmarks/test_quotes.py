@@ -1,4 +1,4 @@
-"""Figures that pages quote in their text are those of the results that are kept."""
+"""The figures in the text of pages match the stored results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESULTS = kept()
 
 
 def measured(benchmark: str, cell: str, arm: str, metric: str) -> float:
-    """The median that the tables show."""
+    """Return the median that the tables show."""
     (found,) = (one for one in RESULTS[benchmark].cells if one.name == cell)
     return median(value for value in found.samples(arm, metric) if value is not None)
 
@@ -33,7 +33,7 @@ def workers_mb() -> list[float]:
     return [measured("throughput", cell.name, "kafka-group", "worker_rss_mb") for cell in RESULTS["throughput"].cells]
 
 
-# A page, a text in which each group is a number, and what these numbers are; they are rounded as the page writes them.
+# A page, a pattern in which each group is a number, and the functions that return these numbers before rounding.
 QUOTES: list[tuple[str, str, list[Callable[[], float]]]] = [
     (
         "docs/operating.md",

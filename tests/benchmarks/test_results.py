@@ -1,4 +1,4 @@
-"""Results are stored with every repetition, and their tables and pages are made of them."""
+"""Stored results contain every repetition, and tables and pages come from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which jars of Spark's own source are fetched."""
+"""The jars of Spark's own source that a benchmark fetches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tools ask the cluster, over real sockets to brokers that answer what the test says."""
+"""The requests of the tools, over real sockets to fake brokers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def inspection(broker: FakeBroker) -> Iterator[Cluster]:
 
 
 def metadata(broker: FakeBroker, error: int = 0, leader: int = 7) -> Answer:
-    """Broker 7 leads all but the last partition, which nobody leads."""
+    """Return metadata in which broker 7 leads all partitions but the last, which has no leader."""
     partitions = tuple(PartitionMetadata(n, 0, leader if n < 2 else -1, 10 + n) for n in range(3))
     topic = TopicMetadata("orders", error, None, () if error else partitions)
     return answers.metadata(ClusterMetadata({7: broker.address}, (topic,)))

@@ -21,17 +21,17 @@ OFFSETS = {TopicPartition("t", 0): (Offset(5), LeaderEpoch(3), "note")}
 
 
 class FakeProducer:
-    """Does what a producer does, and hangs in the commit of offsets if it is told to."""
+    """A fake producer.  With ``hangs``, it hangs in the commit of offsets."""
 
     def __init__(self, config: dict[str, object], *, hangs: bool) -> None:
         self.on_error = config["error_cb"]
         self.release = threading.Event()
         self.committed = False
         self.knows_a_broker = False
-        self.answers = iter([-1, 1])  # ids of the brokers that answer: a bootstrap server first
+        self.answers = iter([-1, 1])  # ids of the brokers that answer, a bootstrap server first
         self.sent: list[list[object]] = []
         self.config = config
-        self.answer: Exception | None = None  # to the commit of offsets
+        self.answer: Exception | None = None  # of the commit of offsets
         self.aborted = False
         self._hangs = hangs
 
@@ -63,7 +63,7 @@ class FakeProducer:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeProducer]]:
-    """Yield the producers that were made; the first one hangs."""
+    """Yield the producers that the committer makes.  The first one hangs."""
     made: list[FakeProducer] = []
 
     def make(config: dict[str, object]) -> FakeProducer:
@@ -88,7 +88,7 @@ def transactions() -> Iterator[TransactionalCommitter]:
 def test_commit_that_hangs_is_given_up_and_the_next_one_has_a_producer_of_its_own(
     made: list[FakeProducer], transactions: TransactionalCommitter
 ) -> None:
-    """Regression: after the restart of the only broker the query committed nothing any more."""
+    """Regression: after a restart of the only broker, the query never committed again."""
     with pytest.raises(CommitRefusedError, match="does not answer"):
         transactions.commit(OFFSETS, b"group")
     transactions.commit(OFFSETS, b"group")
@@ -116,7 +116,7 @@ def test_producer_that_lost_a_connection_is_not_used_again(
 def test_transaction_of_many_partitions_is_sent_in_requests_that_the_coordinator_can_write(
     made: list[FakeProducer], transactions: TransactionalCommitter
 ) -> None:
-    """Regression: the commit of 10,000 partitions was refused for ever, being larger than max.message.bytes."""
+    """Regression: a commit of 10,000 partitions was larger than max.message.bytes, so the broker always refused it."""
     transactions.prepare()
     made[0].release.set()
     many = {TopicPartition("t", number): (Offset(5), None, "note") for number in range(2500)}
@@ -128,7 +128,7 @@ def test_transaction_of_many_partitions_is_sent_in_requests_that_the_coordinator
 def test_commit_carries_the_leader_epoch_where_it_is_known(
     made: list[FakeProducer], transactions: TransactionalCommitter
 ) -> None:
-    """Kafka keeps it beside the offset: what was truncated since can be told (KIP-320)."""
+    """Kafka stores the epoch with the offset, so a reader can detect a later truncation (KIP-320)."""
     transactions.prepare()
     made[0].release.set()
     unknown: dict[TopicPartition, tuple[Offset, LeaderEpoch | None, str]] = {
@@ -163,7 +163,7 @@ def answer(code: int, **flags: bool) -> KafkaException:
 def test_producer_is_kept_only_after_a_refusal(
     made: list[FakeProducer], transactions: TransactionalCommitter, problem: KafkaException, kept: bool
 ) -> None:
-    """Regression: a request that was on its way when its commit timed out joined the next transaction."""
+    """Regression: a late request of a commit that had timed out became part of the next transaction."""
     transactions.prepare()
     made[0].release.set()
     made[0].answer = problem
@@ -198,7 +198,7 @@ def test_producer_whose_log_tells_of_a_broken_connection_is_not_used_again(
 
 
 def test_socket_timeout_of_the_user_does_not_concern_commits(made: list[FakeProducer]) -> None:
-    """Regression: librdkafka refused any kafka.socket.timeout.ms above 10,100 here."""
+    """Regression: librdkafka refused any kafka.socket.timeout.ms above 10,100."""
     properties = {"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": "30000"}
     committer = TransactionalCommitter(properties, group_id="g", query_id="q")
     committer.prepare()
@@ -209,7 +209,7 @@ def test_socket_timeout_of_the_user_does_not_concern_commits(made: list[FakeProd
 def test_a_commit_whose_instance_id_is_taken_is_refused_and_no_reason_to_end(
     made: list[FakeProducer], transactions: TransactionalCommitter
 ) -> None:
-    """Regression: a static member that was suspended past its session had joined again itself, and ended."""
+    """Regression: a static member was suspended past its session, and joined again.  Its commit ended the query."""
     transactions.prepare()
     made[0].release.set()
     made[0].answer = answer(KafkaError.FENCED_INSTANCE_ID, txn_requires_abort=True)
@@ -236,9 +236,9 @@ AMAZON = {
 def test_a_refused_login_ends_the_query_only_without_a_token_provider(
     made: list[FakeProducer], monkeypatch: pytest.MonkeyPatch, more: dict[str, str], ends_with: type[Exception]
 ) -> None:
-    """With one, a broker may refuse the login with a new token, and the next connection succeeds.
+    """With a provider, a broker may refuse the login with a new token, and accept the next connection.
 
-    Regression: a login in Spark's words, which names the provider only after its translation, ended the query.
+    Regression: a refused login in Spark's words ended the query, because it names the provider only when translated.
     """
     monkeypatch.setattr(committer, "with_tokens", dict)
     target = TransactionalCommitter(
@@ -255,7 +255,7 @@ def test_a_refused_login_ends_the_query_only_without_a_token_provider(
 def test_commit_that_takes_long_is_refused_if_a_topic_is_missing(
     made: list[FakeProducer], transactions: TransactionalCommitter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regression: after one of two topics was deleted, the offsets of neither were committed."""
+    """Regression: after one of two topics was deleted, the query committed the offsets of neither."""
     monkeypatch.setattr(committer, "TRANSACTION_TIMEOUT_S", 10.0)
     monkeypatch.setattr(committer, "_DOUBT_S", 0.01)
     monkeypatch.setattr(Cluster, "missing_partitions", lambda *_, **__: frozenset({TopicPartition("t", 0)}))

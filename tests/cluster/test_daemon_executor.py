@@ -1,4 +1,4 @@
-"""Calls on a thread that ends when it is told to."""
+"""Calls on a background thread, which `close` ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The topic for dead letters is there, or comes, or its option is named."""
+"""The topic for dead letters exists or is created, or the error names its option."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HERE = {"bootstrap.servers": "b:9092"}
 
 
 class Topics:
-    """Says for each question whether the topic is there; notes which questions may create it."""
+    """A fake cluster that takes its answers from ``there``, and notes which requests may create the topic."""
 
     def __init__(self, *there: bool) -> None:
         self.there = list(there)

@@ -1,4 +1,4 @@
-"""What librdkafka tells of a member's identity."""
+"""The identity of a member, decoded from the bytes of librdkafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What decides where partitions start and who owns them: who is asked, and what follows from the answers."""
+"""Requests for the facts that decide where partitions start and who owns them, and the use of the answers."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def stored(offset: int, metadata: str = "", leader_epoch: int | None = None) -> 
 
 
 class FakeRequests:
-    """Answers for the cluster; what is asked for is noted."""
+    """A fake cluster that notes the requests."""
 
     def __init__(self) -> None:
         self.looks: list[dict[str, TopicInfo]] = [{"orders": TopicInfo("id", dict.fromkeys(range(4), 7))}]
@@ -136,7 +136,7 @@ class FakeRequests:
         return Look(self.topics(names), LEADERS)
 
     def topics(self, names: Collection[str], *, timeout_s: float = 5.0) -> dict[str, TopicInfo]:
-        """Each look is answered by the next of `looks`; the last one stays."""
+        """Return the next of `looks`.  The last one repeats."""
         self._ask("topics", set(names))
         look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
         return {name: topic for name, topic in look.items() if name in names}
@@ -200,7 +200,7 @@ def requests() -> FakeRequests:
 
 @pytest.fixture
 def told(requests: FakeRequests, monkeypatch: pytest.MonkeyPatch) -> Iterator[GroupOffsets]:
-    """Asks the fake; all logs are [0, 100)."""
+    """Yield offsets of a group in the fake cluster.  All its logs are [0, 100)."""
     monkeypatch.setattr(group_offsets, "connect", lambda *_, **__: requests)
     made = GroupOffsets(NOWHERE, group_id="etl", read_committed=True)
     yield made
@@ -259,7 +259,7 @@ def test_who_waits_for_an_open_transaction_asks_for_no_other_partition(
 def test_open_transactions_of_partitions_that_are_not_asked_for_do_not_matter(
     told: GroupOffsets, requests: FakeRequests
 ) -> None:
-    """Some transaction of some member is always open in a large group."""
+    """In a large group, some member always has an open transaction."""
     requests.offsets = {A: stored(5), C: stored(5, note(2))}
     requests.unstable = {C, D}
     info = told.partition_info(wanted(A)).info[A]
@@ -279,7 +279,7 @@ def test_an_unstable_offset_of_a_partition_still_says_that_the_topic_was_started
 def test_a_coordinator_that_does_not_know_all_of_a_topic_is_asked_again(
     told: GroupOffsets, requests: FakeRequests
 ) -> None:
-    """Else a partition that was added later would be taken for one of the first start."""
+    """Otherwise a partition that was added later would count as one of the first start."""
     requests.refused = {D: "UNKNOWN_SERVER_ERROR"}
     with pytest.raises(TryAgainError, match="UNKNOWN_SERVER_ERROR"):
         told.partition_info(wanted(A))
@@ -307,7 +307,7 @@ def test_partitions_whose_broker_does_not_answer_are_left_out(told: GroupOffsets
 def test_a_start_looks_at_the_topics_twice_and_who_leads_is_asked_once(
     told: GroupOffsets, requests: FakeRequests
 ) -> None:
-    """Before the other questions and after them: with 10,000 partitions each look takes 0.1 s."""
+    """One request comes before all others and one after them.  With 10,000 partitions each of the two takes 0.1 s."""
     told.partition_info(wanted(A, B))
     assert requests.of("topics") == [{"orders"}] * 2
 
@@ -329,7 +329,7 @@ def topic(topic_id: str | None = "id", **epochs: int) -> dict[str, TopicInfo]:
 def test_a_topic_that_is_created_again_between_the_two_looks_is_left_out(
     told: GroupOffsets, requests: FakeRequests
 ) -> None:
-    """Its offsets and its log might be of two different topics."""
+    """Its offsets and its log could belong to two different topics."""
     requests.looks = [topic("id"), topic("another id")]
     assert told.partition_info(wanted(A, B)).info == {}
     assert set(told.partition_info(wanted(A, B)).info) == {A, B}
@@ -343,7 +343,7 @@ def test_a_topic_that_is_deleted_between_the_two_looks_is_left_out(told: GroupOf
 def test_a_partition_that_changes_its_leader_between_the_two_looks_is_left_out_and_no_other(
     told: GroupOffsets, requests: FakeRequests
 ) -> None:
-    """What the former leader held may have been truncated."""
+    """The new leader may have truncated records of the former leader."""
     requests.looks = [topic(), topic(p1=8)]
     found = told.partition_info(wanted(A, B))
     assert set(found.info) == {A}
@@ -395,7 +395,7 @@ def test_when_the_group_started_a_topic_is_in_its_commits(
 def test_ends_are_asked_for_of_all_older_epochs_that_are_known_and_of_no_others(
     told: GroupOffsets, requests: FakeRequests
 ) -> None:
-    """And of the present one: a leader that does not lead under it any more refuses."""
+    """It also requests the end of the present epoch.  A leader that no longer leads under that epoch refuses."""
     requests.offsets = {A: stored(5, note(), 3), B: stored(5, note(), 7), C: stored(5, note())}
     requests.ends = {(A, 3): 30, (A, 4): 40, (A, 6): 60}
     found = told.partition_info({A: {LeaderEpoch(6), LeaderEpoch(4)}, B: {LeaderEpoch(7), LeaderEpoch(9)}, C: set()})
@@ -407,7 +407,7 @@ def test_ends_are_asked_for_of_all_older_epochs_that_are_known_and_of_no_others(
 def test_partitions_whose_leader_does_not_say_where_an_epoch_ends_are_left_out(
     told: GroupOffsets, requests: FakeRequests
 ) -> None:
-    """A truncation would go unnoticed."""
+    """Otherwise a truncation would go unnoticed."""
     requests.silent = {A}
     requests.ends = {(B, 3): 30}
     old = {LeaderEpoch(2), LeaderEpoch(3)}
@@ -468,7 +468,7 @@ def test_topics_that_match_are_found_and_kafkas_own_are_not(
 def test_no_log_end_lies_behind_the_high_watermark_of_a_topic_that_is_written_to(
     read_committed: bool, requests: FakeRequests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regression: with startingOffsets=latest such a start was reported as lost data."""
+    """Regression: with startingOffsets=latest the query reported lost data at such a start."""
     requests.high = count(100, 20)
     monkeypatch.setattr(group_offsets, "connect", lambda *_, **__: requests)
     cluster = GroupOffsets(NOWHERE, group_id="etl", read_committed=read_committed)

@@ -1,4 +1,4 @@
-"""What the answers of brokers mean, over real sockets to brokers that answer what the test says."""
+"""How the cluster client interprets the answers of brokers, over real sockets to fake brokers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ DEAD = DescribedGroup(0, "", "Dead", None, ())
 
 @pytest.fixture
 def brokers() -> Iterator[list[FakeBroker]]:
-    """Two; the first one is the bootstrap server, and the coordinator."""
+    """Yield two brokers.  The first one is the bootstrap server and the coordinator."""
     made = [FakeBroker(), FakeBroker()]
     made[0].answers[FIND] = answers.coordinator(Coordinator(0, "", made[0].address))
     made[0].answers[METADATA] = orders(made)
@@ -94,7 +94,7 @@ def open_requests(*brokers: FakeBroker, **properties: str) -> Cluster:
 
 
 def orders(brokers: list[FakeBroker], error: int = 0) -> Answer:
-    """Metadata: broker 1 leads partitions 0 and 2, broker 2 partition 1."""
+    """Return metadata in which broker 1 leads the partitions 0 and 2, and broker 2 leads partition 1."""
     partitions = tuple(PartitionMetadata(n, 0, 1 + n % 2, 10 + n) for n in range(3))
     topic = TopicMetadata("orders", error, None if error else TOPIC_ID, () if error else partitions)
     return answers.metadata(ClusterMetadata({n: broker.address for n, broker in enumerate(brokers, 1)}, (topic,)))
@@ -105,7 +105,7 @@ def fetched(error: int = 0, **partitions: FetchedOffset) -> Answer:
     return answers.offsets(FetchedOffsets(error, found))
 
 
-# -- which properties are served
+# -- supported properties
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ def test_logs_are_asked_of_their_leaders(brokers: list[FakeBroker], requests: Cl
 
 
 def test_who_has_looked_asks_leaders_without_looking_again(brokers: list[FakeBroker], requests: Cluster) -> None:
-    """With 10,000 partitions each look takes 0.1 s."""
+    """With 10,000 partitions each request for metadata takes 0.1 s."""
     first, second = brokers
     listed = {TPS[0]: ListedOffset(0, 5), TPS[2]: ListedOffset(0, 6)}
     first.answers[LIST] = answers.listed(listed)
@@ -548,7 +548,7 @@ def test_a_commit_that_no_retry_cures_is_an_explained_error(broker: FakeBroker, 
 
 
 def test_many_partitions_take_more_than_one_request(broker: FakeBroker, requests: Cluster) -> None:
-    """The coordinator writes those of one request as one batch, which has to be small enough."""
+    """The coordinator writes the offsets of a request as one record batch, whose size is limited."""
     many = [TopicPartition("orders", n) for n in range(2500)]
     pieces = [many[:1000], many[1000:2000], many[2000:]]
     broker.answers[COMMIT] = [answers.commits(dict.fromkeys(piece, UNKNOWN_MEMBER)) for piece in pieces]

@@ -1,4 +1,4 @@
-"""Log ends asked of the leaders, over real sockets to brokers that answer what the test says."""
+"""Requests for log ends to the leaders, over real sockets to fake brokers."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ ID, ANOTHER = "QtOXfeWAR9uadceaKEMIPw", "-Jx5a_rTQPGFzS7Y0m9r2A"
 
 
 def listed(ends: Mapping[TopicPartition, tuple[int, int, int]]) -> Answer:
-    """Error, log end and leader epoch of each partition."""
+    """Return an answer with the error, log end and leader epoch of each partition."""
     return answers.listed({tp: ListedOffset(error, end, -1, epoch) for tp, (error, end, epoch) in ends.items()})
 
 
 class World:
-    """Two brokers.  The first one leads orders-0, the second one the others, unless the test says otherwise."""
+    """Two brokers.  By default, the first one leads orders-0 and the second one leads the others."""
 
     def __init__(self) -> None:
         self.brokers = [FakeBroker(), FakeBroker()]
@@ -77,7 +77,7 @@ class World:
         answers.metadata(ClusterMetadata(brokers, tuple(topics)))(out, version)
 
     def asked(self, api: int) -> list[int]:
-        """Return how often each broker was asked."""
+        """Return the number of requests of an API to each broker."""
         return [sum(asked.api == api for asked in broker.asked) for broker in self.brokers]
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ def logs(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogEnds]:
 
 
 def eventually(logs: LogEnds, expected: Mapping[TopicPartition, int]) -> None:
-    """Ask until the ends are these; silent leaders are connected to in the background."""
+    """Ask until the ends are these.  Connections to silent leaders open in the background."""
     deadline = Deadline.after(10)
     while logs.ends(ALL) != expected:
         assert not deadline.passed, (logs.ends(ALL), logs.reasons)
@@ -157,7 +157,7 @@ def test_a_login_that_ends_is_renewed(logs: LogEnds, world: World) -> None:
 
 
 def test_leaders_are_looked_for_from_time_to_time(logs: LogEnds, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A leader that is cut off from the other brokers keeps saying that nothing is new."""
+    """A leader that is cut off from the other brokers keeps answering without new records."""
     monkeypatch.setattr(log_ends, "_LEADERS_S", 0.0)
     first = logs.ends(ALL)
     assert logs.ends(ALL) is first, "nothing is new"
@@ -202,7 +202,7 @@ def test_a_leader_that_moves_is_found_at_once(logs: LogEnds, world: World) -> No
 def test_a_leader_that_moves_is_found_although_the_metadata_are_late(
     logs: LogEnds, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the former leader gives the same answer again and again."""
+    """The former leader repeats its answer."""
     monkeypatch.setattr(log_ends, "_ELECTION_S", 0.05)
     logs.ends(ALL)
     world.brokers[0].answers[ENDS] = listed({A: (NOT_LEADER, -1, -1)})
@@ -247,7 +247,7 @@ def test_a_leader_that_fails_costs_only_its_own_partitions(logs: LogEnds, world:
 def test_a_silent_leader_is_waited_for_once_and_then_in_the_background(
     logs: LogEnds, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regression: one broker that hung cost all partitions of the others seconds with each look."""
+    """Regression: one broker that hung delayed the partitions of all others by seconds, with each request."""
     monkeypatch.setattr(log_ends, "_SILENT_PAUSE_S", 0.05)
     logs.ends(ALL)
     world.brokers[1].answers[ENDS] = SILENCE
@@ -315,7 +315,7 @@ def test_a_right_that_is_missing_is_an_explained_error(logs: LogEnds, world: Wor
 
 
 def test_a_login_that_is_broken_off_ends_the_query(logs: LogEnds, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another client would go through with it, and give the password away."""
+    """Otherwise another client would complete the login, and reveal the password."""
 
     def refuse(_address: Address) -> BrokerConnection:
         raise StoppedLoginError("too few iterations")
@@ -360,7 +360,7 @@ def test_a_topic_whose_leader_is_silent_is_asked_of_another_one(logs: LogEnds, w
 
 
 def test_a_topic_without_any_leader_still_exists(logs: LogEnds, world: World) -> None:
-    """Else it would be taken for deleted."""
+    """Otherwise the topic would count as deleted."""
     world.leaders[C] = -1
     world.brokers[1].answers[ENDS] = listed({B: (0, 20, 5)})
     assert logs.ends(ALL) == {A: 10, B: 20}
@@ -370,7 +370,7 @@ def test_a_topic_without_any_leader_still_exists(logs: LogEnds, world: World) ->
 
 
 def test_ids_on_which_the_leaders_do_not_agree_are_not_known(logs: LogEnds, world: World) -> None:
-    """One of them has not heard yet that the topic was created again."""
+    """One leader does not know yet that the topic was created again."""
     logs.ends(ALL)
     topics = tuple(TopicMetadata(name, 0, ANOTHER, (PartitionMetadata(0, 0, 1, 4),)) for name in TOPICS)
     world.brokers[1].answers[METADATA] = answers.metadata(ClusterMetadata({}, topics))

@@ -1,4 +1,4 @@
-"""What a plain commit says and what its answers mean; the requests themselves are tested with Cluster."""
+"""The content of a plain commit, and the reaction to its answers.  The tests of Cluster cover the requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OFFSETS: OffsetsToCommit = {
 
 
 class FakeRequests:
-    """Answers a commit with what is refused, or with an error."""
+    """A fake cluster that accepts a commit, refuses some partitions, or raises an error."""
 
     def __init__(self) -> None:
         self.refused: dict[TopicPartition, str] = {}
@@ -51,7 +51,7 @@ class FakeRequests:
 
 @pytest.fixture(autouse=True)
 def identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    """librdkafka's bytes are read elsewhere."""
+    """Replace the decoding of librdkafka's bytes, which other tests cover."""
     known = {b"group": GroupIdentity(4, "m-1", None), b"static": GroupIdentity(5, "m-2", "worker-1")}
     monkeypatch.setattr(plain_committer, "group_identity", known.__getitem__)
 
@@ -74,7 +74,7 @@ def test_commit_is_that_of_the_member_and_generation_that_decided_it(
     plain.commit(OFFSETS, b"group")
     plain.commit(OFFSETS, b"static")
     plain.serve()
-    # With the zero byte that librdkafka's clients need behind the metadata.
+    # The clients of librdkafka need the zero byte after the metadata.
     sent = {tp: (offset, epoch, f"{note}\0") for tp, (offset, epoch, note) in OFFSETS.items()}
     assert requests.sent == [("etl", "m-1", 4, None, sent), ("etl", "m-2", 5, "worker-1", sent)]
 
@@ -149,7 +149,7 @@ def test_what_no_retry_cures_ends_the_query_also_where_it_concerns_one_partition
 def test_a_commit_whose_instance_id_is_taken_is_refused_and_no_reason_to_end(
     plain: PlainCommitter, requests: FakeRequests
 ) -> None:
-    """Regression: a static member that was suspended past its session had joined again itself, and ended."""
+    """Regression: a static member was suspended past its session, and joined again.  Its commit ended the query."""
     requests.refused = dict.fromkeys(OFFSETS, "FENCED_INSTANCE_ID")
     with pytest.raises(CommitRefusedError) as refused:
         plain.commit(OFFSETS, b"group")

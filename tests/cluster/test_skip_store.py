@@ -1,4 +1,4 @@
-"""Skip markers are durable, or it is said that they are not."""
+"""Skip markers are durable, or an error reports that they are not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MARKERS = {A: (ONE,), B: (ONE, TWO)}
 
 
 class FakeCluster:
-    """Keeps what is committed, unless it refuses it."""
+    """A fake cluster that keeps committed offsets, or refuses them."""
 
     def __init__(self) -> None:
         self.stored: dict[TopicPartition, CommittedOffset] = {}
@@ -76,7 +76,7 @@ def test_markers_are_found_again_and_what_is_none_is_left_out(store: SkipStore, 
 
 
 class FakeStore:
-    """Answers what it is told, one after the other."""
+    """A fake store with these answers, one for each read."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -112,7 +112,7 @@ def test_a_query_does_not_start_without_knowing_what_it_has_left_to_others(monke
 
 
 def test_who_may_not_read_the_companion_group_does_not_start() -> None:
-    """Regression: markers that a former run had written were ignored, and what they name was read by nobody."""
+    """Regression: the query ignored the markers of a former run, so no query read the records that they name."""
     store = FakeStore(AuthenticationError("no"))
     with pytest.raises(AuthenticationError):
         read(store)

@@ -1,4 +1,4 @@
-"""What the answers of transaction coordinators mean, over real sockets to brokers that answer what the test says."""
+"""How the cluster client interprets the answers of transaction coordinators, over real sockets to fake brokers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ OPEN = TransactionState(0, "Ongoing", 7, 1)
 
 @pytest.fixture
 def brokers() -> Iterator[list[FakeBroker]]:
-    """Two; the first one is the bootstrap server, and the coordinator."""
+    """Yield two brokers.  The first one is the bootstrap server and the coordinator."""
     made = [FakeBroker(), FakeBroker()]
     made[0].answers[FIND] = coordinator(made[0])
     yield made
@@ -96,7 +96,7 @@ def test_an_answer_that_no_retry_changes_is_returned(broker: FakeBroker, request
 def test_a_silent_coordinator_does_not_take_all_the_time(
     brokers: list[FakeBroker], requests: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its machine is gone, say, and another broker takes over."""
+    """For example, its machine is lost, and another broker takes over."""
     monkeypatch.setattr(transactions, "_ATTEMPT_S", 0.2)
     old, new = brokers
     old.answers[FIND] = [coordinator(old), coordinator(new)]
@@ -108,7 +108,7 @@ def test_a_silent_coordinator_does_not_take_all_the_time(
 def test_a_silent_coordinator_keeps_no_other_transaction_open(
     brokers: list[FakeBroker], requests: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regression: at the first one that was silent the others were not tried any more."""
+    """Regression: after the first silent coordinator, the code did not try the others."""
     monkeypatch.setattr(transactions, "_ATTEMPT_S", 0.2)
     silent, other = brokers
 
@@ -154,7 +154,7 @@ def test_who_takes_over_waits_until_what_was_open_has_ended(broker: FakeBroker, 
 
 
 def test_all_brokers_are_asked_for_their_transactions(brokers: list[FakeBroker], requests: Cluster) -> None:
-    """One that loads its transactions is asked again; older brokers return those of other prefixes, too."""
+    """A broker that is loading its transactions gets the request again.  Older brokers also list other prefixes."""
     one, other = brokers
     one.answers[METADATA] = answers.metadata(ClusterMetadata({1: one.address, 2: other.address}, ()))
     one.answers[LIST] = answers.transactions(ListedTransactions(0, ("a-1", "b-1")))

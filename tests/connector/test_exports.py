@@ -1,4 +1,4 @@
-"""What users import: the functions of the package, and the errors that their own process raises."""
+"""The public names: the functions of the package, and the errors that the user's own process raises."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark_kafka_group import errors
 from pyspark_kafka_group.errors import KafkaGroupError
 from tests.packaging.packages import folder_of, modules
 
-# What a bookmark runs in the user's process.
+# The folders with the code that a bookmark runs in the user's process.
 ROOMS_OF_BOOKMARKS = {"connector/batch", "connector/options", "cluster", "cluster/properties"}
 OF_STREAMS = {"MemberFencedError"}  # cluster/committer.py
 

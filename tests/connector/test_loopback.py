@@ -1,4 +1,4 @@
-"""What has come from the JVM is acknowledged at once."""
+"""The worker acknowledges data from the JVM at once."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Reader(AcknowledgedOnArrival):
 
 
 def unacknowledged(connection: socket.socket) -> int:
-    """Return how many segments the other side has not acknowledged: ``tcpi_unacked`` of Linux."""
+    """Return how many segments the other side has not acknowledged.  This is Linux's ``tcpi_unacked``."""
     return int(struct.unpack_from("I", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 24)[0])
 
 
 def outstanding(jvm: socket.socket, worker: socket.socket, *, asked: bool) -> set[int]:
-    """Return what was still to be acknowledged when a worker had read what a task is; of some tasks."""
+    """Return the numbers of unacknowledged segments after a worker has read its task, over many tasks."""
     found = set()
     for _ in range(ROUNDS):
         jvm.sendall(b"what it is")
@@ -59,7 +59,7 @@ def test_what_has_come_is_acknowledged(pair: tuple[socket.socket, socket.socket]
 
 
 def test_files_stay_as_they_are(pair: tuple[socket.socket, socket.socket]) -> None:
-    """Also what is no connection: a pipe, a pair of Unix sockets, a socket without a peer."""
+    """This includes files that are no connection: a pipe, a pair of Unix sockets, a socket without a peer."""
     read, write = os.pipe()
     one, other = socket.socketpair()
     with socket.socket() as alone, one, other:

@@ -1,4 +1,4 @@
-"""The stream reader in the source process: how it ends."""
+"""How the stream reader in the source process ends."""
 
 from __future__ import annotations
 
@@ -54,8 +54,10 @@ def reader() -> Iterator[KafkaGroupStreamReader]:
 def test_a_signal_that_comes_after_the_end_of_requests_does_not_keep_the_member_from_leaving(
     reader: KafkaGroupStreamReader,
 ) -> None:
-    """Regression: on a busy machine the source process saw its socket end before Spark's SIGTERM arrived; the signal
-    then broke off the leaving, and the member kept its partitions until its session timed out."""
+    """Regression: on a busy machine, the source process saw its socket end before Spark's SIGTERM arrived.
+
+    The signal then kept the member from leaving, and the member kept its partitions until its session timed out.
+    """
     query = LeavingQuery()
     reader._query = cast(Any, query)
     reader.stop()
@@ -68,7 +70,7 @@ def test_a_signal_between_two_calls_ends_the_process_with_the_reason(reader: Kaf
 
 
 class WarmingQuery:
-    """What runs while a query warms up, or does not."""
+    """A query that warms up with this many tasks, or does not warm up."""
 
     leaders: ClassVar[dict[TopicPartition, Address]] = {}
     shared_tasks = SharedTasks(TaskSizes(min_records=1))
@@ -144,7 +146,7 @@ def test_a_task_survives_its_way_to_an_executor(ranges: Task) -> None:
 
 
 def test_small_ranges_are_handed_out_by_leader(reader: KafkaGroupStreamReader) -> None:
-    """Who leads is known from the look at the log ends; the reader passes it on."""
+    """The poll of the log ends finds the leaders, and the reader passes them on."""
     partitions = [TopicPartition("t", n) for n in range(4)]
 
     class PlannedQuery:

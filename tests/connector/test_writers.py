@@ -1,4 +1,4 @@
-"""What Spark asks the two writers for, without Kafka."""
+"""Spark's requests to the two writers, without Kafka."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DONE = TaskMessage(1, "q", ("t",), OPEN)
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """What the writers ask of the transactions."""
+    """Return the writers' calls to the transactions."""
     found: list[tuple[Any, ...]] = []
     for name in ("commit", "abort_all"):
         monkeypatch.setattr(
@@ -88,7 +88,7 @@ def test_a_stream_none_of_whose_tasks_has_ended_has_no_name(calls: list[tuple[An
 
 
 def test_after_a_failed_commit_nothing_is_aborted(calls: list[tuple[Any, ...]]) -> None:
-    """It has aborted what may be aborted; its decision may have been written."""
+    """The commit has already aborted what it may abort.  Kafka may have stored its decision."""
     KafkaGroupStreamWriter(EXACTLY_ONCE, SCHEMA).abort([DONE], 3)
     KafkaGroupWriter(EXACTLY_ONCE, SCHEMA, overwrite=False).abort([DONE])
     assert calls == []
@@ -96,6 +96,6 @@ def test_after_a_failed_commit_nothing_is_aborted(calls: list[tuple[Any, ...]]) 
 
 @pytest.mark.parametrize("options", [OPTIONS, EXACTLY_ONCE])
 def test_an_epoch_of_continuous_processing_is_not_committed(options: dict[str, str]) -> None:
-    """Spark gives a Python sink no rows then, and messages that are None."""
+    """In this mode, Spark sends no rows to a Python sink, and messages that are None."""
     with pytest.raises(ConfigurationError, match="does not support continuous processing"):
         KafkaGroupStreamWriter(options, SCHEMA).commit([None, None], 0)

@@ -1,4 +1,4 @@
-"""Stand-ins for what the shell of the state machine talks to; nothing here has a thread or a connection."""
+"""Fakes for the collaborators of the group thread, without threads and connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class InlineWorker(DaemonExecutor):
-    """Runs each call where it is submitted, or keeps it until :meth:`run` if ``waits``."""
+    """Runs each call at once, in the thread that submits it; with ``waits``, keeps it until :meth:`run`."""
 
     def __init__(self, *, waits: bool = False) -> None:
         self.waits = waits
@@ -30,7 +30,7 @@ class InlineWorker(DaemonExecutor):
         return future
 
     def run(self) -> None:
-        """Run what waits now, and not what that submits."""
+        """Run the waiting calls, but not the calls that these submit."""
         waiting, self.waiting = self.waiting, []
         for call in waiting:
             call()
@@ -40,7 +40,7 @@ class InlineWorker(DaemonExecutor):
 
 
 class FakeOffsets:
-    """Answers like :class:`GroupOffsets` from what the test has put in, and notes what it is asked."""
+    """Gives the test's answers in place of :class:`GroupOffsets`, and records each request."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -51,7 +51,7 @@ class FakeOffsets:
         self.times_ms: Mapping[TopicPartition, int] = {}
         self.problem: Exception | None = None
         self.failed: dict[TopicPartition, str] = {}
-        self.rebalances = 0  # how often a rebalance is still found to go on
+        self.rebalances = 0  # how many more requests find a running rebalance
 
     def _ask(self, what: str) -> None:
         self.asked.append(what)

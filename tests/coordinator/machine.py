@@ -1,4 +1,4 @@
-"""The state machine with a memory for the tests, and the situations that they begin with."""
+"""The state machine with a record of its outputs, and the situations in which tests begin."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EMPTY = State(policy=POLICY)
 
 LOG, NEW_LOG = "log-1", "log-2"  # topic ids
 LEADER = LeaderEpoch(4)
-LINEAGE, NEW_LINEAGE = "lineage-1", "lineage-2"  # that of what was committed before, and of what is decided now
+LINEAGE, NEW_LINEAGE = "lineage-1", "lineage-2"  # of earlier commits, and of starts that are decided now
 
 
 def span(start: int, until: int) -> OffsetRange:
@@ -53,7 +53,7 @@ def entry(
     lineage: str = LINEAGE,
     leader: LeaderEpoch | None = LEADER,
 ) -> PartitionEntry:
-    """What the end of a batch says of one partition."""
+    """Return the entry of one partition in the end of a batch."""
     return PartitionEntry(span(start, until), leader, log, lineage)
 
 
@@ -85,7 +85,7 @@ def to_commit(epoch: int, offset: int, carried: CommitNote, *, leader: LeaderEpo
 
 
 ANOTHERS = note("another")
-"""The note of a commit that another query of the group has made."""
+"""The note of a commit by another query of the group."""
 
 
 def info(
@@ -98,7 +98,7 @@ def info(
     leader: LeaderEpoch | None = LEADER,
     epoch_ends: Mapping[LeaderEpoch, Offset] | None = None,
 ) -> PartitionInfo:
-    """What the cluster says; the offset was committed by another query unless ``by`` says otherwise."""
+    """Return the cluster's answer; ``by`` is the note of the committed offset, by default another query's."""
     return PartitionInfo(
         committed=None if committed is None else Offset(committed),
         note=None if committed is None else by,
@@ -115,14 +115,14 @@ def info(
 
 
 class Machine:
-    """A state, and what was said since the last look."""
+    """A state, and the outputs since the test last cleared them."""
 
     def __init__(self, state: State = EMPTY) -> None:
         self.state = state
         self.said: list[Output] = []
 
     def feed(self, *inputs: Input) -> list[Output]:
-        """Feed ``inputs`` and return what the last one led to."""
+        """Feed ``inputs``, and return the outputs of the last one."""
         outputs: tuple[Output, ...] = ()
         for given in inputs:
             self.state, outputs = step(self.state, given)
@@ -133,14 +133,14 @@ class Machine:
         return self.state.owned[tp].epoch
 
     def told(self, tp: TopicPartition, found: PartitionInfo) -> list[Output]:
-        """Feed info about ``tp`` as it is owned now."""
+        """Feed info about ``tp`` under its current epoch."""
         return self.feed(PartitionInfoReceived({tp: (self.epoch(tp), found)}, NEW_LINEAGE))
 
     def answer(self, tp: TopicPartition, committed: int | None, *, end: int = 100, start: int = 0) -> list[Output]:
         return self.told(tp, info(committed, end=end, start=start))
 
     def plan(self, *wanted: tuple[TopicPartition, int], always: bool = False) -> list[Output]:
-        """Plan each partition from its position to the offset given."""
+        """Plan each partition from its position to the given offset."""
         positions = self.state.plannable()
         ranges = {
             tp: PlannedRange(positions[tp].epoch, span(positions[tp].offset, until), LEADER) for tp, until in wanted
@@ -151,7 +151,7 @@ class Machine:
         return self.feed(Finish(self.end()))
 
     def end(self) -> BatchOffset:
-        """The end of the batch in flight."""
+        """Return the end of the batch in flight."""
         assert self.state.batch is not None
         return self.state.batch.end
 
@@ -159,11 +159,11 @@ class Machine:
         return self.state.owned[tp].phase if tp in self.state.owned else None
 
     def plannable(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Epoch and offset of everything that may be planned."""
+        """Return the epoch and the offset of each plannable partition."""
         return {tp: (position.epoch, position.offset) for tp, position in self.state.plannable().items()}
 
     def due(self) -> dict[TopicPartition, int]:
-        """What the outstanding commit holds."""
+        """Return the offsets of the outstanding commit."""
         assert self.state.committing is not None
         return {tp: told.offset for tp, told in self.state.committing.entries.items()}
 
@@ -181,7 +181,7 @@ def starting() -> Machine:
 
 
 def active(*tps: TopicPartition) -> Machine:
-    """Everything is known, at offset 0."""
+    """Return a machine whose partitions are active at offset 0."""
     machine = resolving(*tps)
     for tp in tps or (A,):
         machine.answer(tp, 0)
@@ -189,14 +189,14 @@ def active(*tps: TopicPartition) -> Machine:
 
 
 def in_flight(*tps: TopicPartition) -> Machine:
-    """A batch reads [0, 5) of each partition."""
+    """Return a machine with a batch in flight that reads [0, 5) of each partition."""
     machine = active(*tps)
     machine.plan(*((tp, 5) for tp in tps or (A,)))
     return machine
 
 
 def draining(*tps: TopicPartition) -> Machine:
-    """As in flight, and the first partition is revoked."""
+    """Return a machine with a batch in flight, after the group has revoked the first partition."""
     machine = in_flight(*tps)
     machine.feed(Revoke((tps[0] if tps else A,)))
     return machine
@@ -209,7 +209,7 @@ def restored(
     on_rewind: RewindPolicy = RewindPolicy.FAIL,
     fail_on_data_loss: bool = True,
 ) -> Machine:
-    """Resolving, with processed offsets of the past."""
+    """Return a machine that resolves its partitions, with processed offsets from a checkpoint."""
     policy = replace(POLICY, on_rewind=on_rewind, fail_on_data_loss=fail_on_data_loss)
     machine = Machine(State(policy=policy))
     machine.feed(Restored(BatchOffset("q", entries), "q", {}, unfinished), Assign(assigned or (A,)))
@@ -217,7 +217,7 @@ def restored(
 
 
 def lenient(*, finished: int) -> Machine:
-    """Resolving, with ``failOnDataLoss=false`` and a processed offset of the past."""
+    """Return a machine that resolves A, with ``failOnDataLoss=false`` and the processed offset ``finished``."""
     return restored({A: entry(finished, finished)}, fail_on_data_loss=False)
 
 

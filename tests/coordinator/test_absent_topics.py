@@ -1,4 +1,4 @@
-"""Topics that come and go between the starts of a query."""
+"""Topics that are created or deleted between the starts of a query."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _settings(pattern: str | None) -> GroupSettings:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a topic count as gone at once."""
+    """Treat a missing topic as deleted at once."""
     monkeypatch.setattr(absence, "GONE_S", 0.0)
 
 
@@ -128,10 +128,10 @@ def test_a_batch_that_runs_again_needs_what_it_has_read_and_is_still_there() -> 
     [
         (INITIAL, None, {"t", "new"}, {"t", "new"}),
         (INITIAL, END, {"t"}, {"t"}),
-        (INITIAL, BatchOffset("q", {}), {"t", "new"}, {"t", "new"}),  # nothing had been assigned
+        (INITIAL, BatchOffset("q", {}), {"t", "new"}, {"t", "new"}),  # the query had no partitions
         (END, None, {"t"}, set()),
         (END, END, {"t"}, set()),
-        (BatchOffset("q", {}), None, {"t", "new"}, set()),  # the first batch was empty, the group took long
+        (BatchOffset("q", {}), None, {"t", "new"}, set()),  # the first batch was empty, because the group was slow
     ],
     ids=[
         "the first start",
@@ -145,7 +145,7 @@ def test_a_batch_that_runs_again_needs_what_it_has_read_and_is_still_there() -> 
 def test_which_topics_were_there_at_the_first_start(
     start: BatchOffset, unfinished: BatchOffset | None, by_name: set[str], by_pattern: set[str]
 ) -> None:
-    """Regression: what was created after a first batch that failed, or added to `subscribe`, began at `latest`."""
+    """Regression: topics that were created after a failed first batch, or added to `subscribe`, started at `latest`."""
     topics = frozenset({"t", "new"})
     assert first_topics(_settings("t|new"), topics, start, unfinished) == by_pattern
     assert first_topics(_settings(None), topics, start, unfinished) == by_name

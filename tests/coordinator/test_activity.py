@@ -1,4 +1,4 @@
-"""What a member has done so far."""
+"""A member measures its times, and counts its events and partitions."""
 
 from __future__ import annotations
 

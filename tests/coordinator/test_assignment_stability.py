@@ -1,4 +1,4 @@
-"""When an assignment is stable: a run with ``availableNow`` neither ends before it has its share nor waits for more."""
+"""An assignment is stable once a run with ``availableNow`` has its share: it does not end earlier or wait longer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_member_alone_has_everything() -> None:
 
 
 def test_empty_assignment_is_a_share_only_while_others_have_everything() -> None:
-    """Cooperative joins begin with an empty one."""
+    """A cooperative join begins with an empty assignment."""
     assert stable(set(), me=Share([]), another=Share([A, B, C]))
     assert not stable(set(), me=Share([]), another=Share([B, C]))
     assert not stable(set(), me=Share([]))
@@ -43,7 +43,7 @@ def test_member_that_knows_something_else_than_the_group_has_not_settled(owned: 
 
 
 def test_pending_target_is_waited_for() -> None:
-    """KIP-848: the coordinator has decided, and somebody has yet to let go."""
+    """KIP-848: the coordinator has decided, but a member must still release a partition."""
     assert not stable({A}, me=Share([A], [A, B]), another=Share([B, C], [C]))
     assert not stable({A, B}, me=Share([A, B], [A]), another=Share([C], [B, C]))
     assert stable({A, B}, me=Share([A, B], [A, B]), another=Share([C], [C]))
@@ -67,5 +67,5 @@ def test_group_that_is_distributing_partitions_has_not_settled() -> None:
 
 
 def test_what_the_group_has_given_beyond_the_subscription_does_not_matter() -> None:
-    """Another member subscribes to more, or a topic was deleted."""
+    """Another member subscribes to more topics, or a topic was deleted."""
     assert is_stable({"me": Share([A]), "another": Share([B, C])}, "me", {A}, [A])

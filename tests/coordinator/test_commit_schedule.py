@@ -1,4 +1,4 @@
-"""When commits are sent, and when they are tried again, told by a clock that the test moves."""
+"""The schedule sends and retries commits, by a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ def test_what_was_sent_is_not_held_back_any_more(schedule: CommitSchedule) -> No
     assert schedule.held_for_s == 0.0
 
 
-# ------------------------------------------------------------------------------ trying again
+# ------------------------------------------------------------------------------ retries
 
 
 def pauses(schedule: CommitSchedule, clock: Clock, count: int) -> list[float]:
-    """How long each of so many pauses in a row is."""
+    """Return the lengths of ``count`` pauses in a row."""
     found = []
     for _ in range(count):
         schedule.retry_later()

@@ -1,4 +1,4 @@
-"""Commits go out under the identity of the moment, on a thread of their own where that can be."""
+"""Commits carry the member's current identity, and have their own thread where possible."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OFFSETS = {A: (5, LEADER, note(since=0).encode()), B: (7, None, note(since=2).en
 
 
 class FakeCommitter:
-    """Notes what it is to commit, and fails if it is to."""
+    """Records each commit, and raises ``problem`` if the test has set it."""
 
     def __init__(self) -> None:
         self.committed: list[tuple[OffsetsToCommit, bytes]] = []
@@ -51,7 +51,7 @@ class FakeCommitter:
 
 
 class FakeMember:
-    """Tells who it is to its group."""
+    """Returns the group metadata that the test has chosen."""
 
     def __init__(self, metadata: bytes = b"group\0m1\0generation") -> None:
         self.metadata = metadata
@@ -167,7 +167,7 @@ EXPECTED = {A: Offset(5), B: Offset(7)}
 
 
 def without_a_member(monkeypatch: pytest.MonkeyPatch, requests: FakeRequests) -> Sending:
-    """Commits with ``assign``; what is asked goes to ``requests``."""
+    """Return commits with ``assign`` that send their requests to ``requests``."""
     monkeypatch.setattr(f"{COMMITS}.connect", lambda *_, **__: requests)
     sending = Sending(CommitMode.PLAIN, partitions=(A, B))
     sending.member.metadata = FixedMember(sending.settings, callbacks=cast(Callbacks, None)).group_metadata()
@@ -175,7 +175,7 @@ def without_a_member(monkeypatch: pytest.MonkeyPatch, requests: FakeRequests) ->
 
 
 class FakeRequests:
-    """Takes every commit, and tells what is committed."""
+    """Accepts every commit, and returns the committed offsets that the test has chosen."""
 
     def __init__(self) -> None:
         self.offsets = {A: stored(5, note("q")), B: stored(7, note("q"))}
@@ -221,7 +221,7 @@ def test_given_partitions_are_committed_without_a_member(monkeypatch: pytest.Mon
 def test_what_another_program_has_decided_is_not_overwritten(
     monkeypatch: pytest.MonkeyPatch, there: CommittedOffset | None, found: GroupOffset | None
 ) -> None:
-    """Regression: with `assign` nothing fences a commit, and a reset was lost without a word."""
+    """Regression: with `assign`, brokers do not fence commits, and the query silently overwrote a reset."""
     requests = FakeRequests()
     del requests.offsets[B]
     if there is not None:
@@ -265,7 +265,7 @@ def test_nothing_is_committed_where_no_group_keeps_the_offsets(monkeypatch: pyte
 
 @pytest.mark.parametrize("partitions", [(), (A,)], ids=["subscribe", "assign"])
 def test_plain_commits_never_go_through_librdkafka(partitions: tuple[TopicPartition, ...]) -> None:
-    """Regression: librdkafka's answer could not come while a hand-over waited for it, for all of drainTimeoutMs."""
+    """Regression: librdkafka could not answer while a hand-over waited for the commit, for all of drainTimeoutMs."""
     unsupported = {"bootstrap.servers": "a:1", "ssl.engine.location": "x"}
     with pytest.raises(OptionError, match=r"Option 'kafka\.ssl\.engine\.location'.*own connections"):
         Sending(CommitMode.PLAIN, partitions=partitions, properties=unsupported)

@@ -1,4 +1,4 @@
-"""What the log says about events, in words and as JSON."""
+"""The log describes events in words and as JSON."""
 
 from __future__ import annotations
 

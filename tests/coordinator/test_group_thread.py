@@ -1,6 +1,6 @@
-"""The shell of the state machine, with a member, commits and a cluster that do what the test says.
+"""The group thread, with a fake member, fake commits and a fake cluster.
 
-With real clients: ``test_membership.py``, and ``integration/``.
+The tests in ``test_membership.py`` and ``integration/`` use real clients.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LONG_S = 1000.0
 
 
 class FakeMember:
-    """Calls back what the test has scheduled, inside ``poll`` as the real one does."""
+    """Runs the test's callbacks inside ``poll``, as the real member does."""
 
     def __init__(self, _: GroupSettings, *, client_id: str, callbacks: Callbacks) -> None:
         self.callbacks = callbacks
@@ -75,7 +75,7 @@ class FakeMember:
 
 
 class KeptEvents(EventLog):
-    """An event log that keeps the events."""
+    """An event log that keeps its events."""
 
     def __init__(self, client_id: str, path: str) -> None:
         super().__init__(client_id, path)
@@ -87,7 +87,7 @@ class KeptEvents(EventLog):
 
 
 class FakeCommits:
-    """Holds the commits until the test answers them, or succeeds at once if ``succeeds``."""
+    """Holds each commit until the test answers it; with ``succeeds``, answers at once."""
 
     def __init__(
         self,
@@ -125,11 +125,11 @@ class FakeCommits:
 
 
 class Group:
-    """A group thread among stand-ins."""
+    """A group thread, with fakes for everything that it calls."""
 
     def __init__(self, path: Path, *, fail_on_data_loss: bool = True, held: bool = False, **changes: Any) -> None:
         settings = GroupSettings(
-            properties={"group.instance.id": "static"},  # leaves without a request, and so without waiting for one
+            properties={"group.instance.id": "static"},  # sends no request to leave, so waits for no rebalance
             group_id="g",
             topics=("t",),
             commit_mode=CommitMode.TRANSACTION,
@@ -160,7 +160,7 @@ class Group:
         self.commits = cast(FakeCommits, self.thread._commits)
 
     def start(self, *assigned: TopicPartition) -> Group:
-        """Run the thread and wait until what it is given can be planned."""
+        """Run the thread, assign the partitions, and wait until they can be planned."""
         self.thread.thread.start()
         if assigned:
             self.assign(*assigned)
@@ -171,7 +171,7 @@ class Group:
         self.member.pending.append(lambda: self.member.callbacks.assigned(tps))
 
     def revoke(self, *tps: TopicPartition) -> threading.Event:
-        """Ask for partitions back; the event is set when the callback has returned."""
+        """Revoke partitions, and return an event that is set when the callback has returned."""
         returned = threading.Event()
 
         def call() -> None:
@@ -213,7 +213,7 @@ class Group:
 
 @pytest.fixture
 def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Group]]:
-    """Yield a maker of groups; nothing of them runs yet."""
+    """Yield a factory of groups whose threads do not run yet."""
     monkeypatch.setattr("pyspark_kafka_group.coordinator.rebalances.Member", FakeMember)
     monkeypatch.setattr("pyspark_kafka_group.coordinator.group_thread.Commits", FakeCommits)
     made: list[Group] = []
@@ -236,14 +236,14 @@ Make = Callable[..., Group]
 
 @pytest.mark.logs_errors("could not leave the group cleanly")
 def test_a_member_leaves_the_group_whatever_goes_wrong_before(group: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: an error while partitions were given back kept the client open, and the member in the group."""
+    """Regression: an error during the release of partitions kept the client open, and the member in the group."""
     one = group().start(A)
 
     def broken(_: object) -> None:
         raise ValueError("wrong")
 
     one.call(lambda: monkeypatch.setattr(one.thread, "feed", broken))
-    one.thread.error = GroupError("over")  # nothing is waited for
+    one.thread.error = GroupError("over")  # so the thread waits for nothing
     monkeypatch.setattr(one.thread, "state", replace(one.thread.state, lifecycle=Lifecycle.LEAVING))
     one.join()
     assert one.member.closed
@@ -272,7 +272,7 @@ def test_a_held_member_runs_a_batch_and_joins_when_it_may(group: Make) -> None:
 
 @pytest.mark.parametrize("properties", [{}, {"group.instance.id": "i"}])
 def test_a_held_member_that_ends_has_never_been_in_the_group(group: Make, properties: dict[str, str]) -> None:
-    """Nor does it ask whether the group rebalances: it would wait for the others."""
+    """It does not ask whether the group rebalances either, because it would then wait for the others."""
     one = group(held=True, properties=properties).start()
     one.offsets.rebalances = 1000
     one.thread.end(Ending.STOP, 0.0)
@@ -284,7 +284,7 @@ def test_a_held_member_that_ends_has_never_been_in_the_group(group: Make, proper
 
 
 def test_a_held_member_that_is_asked_to_finish_does_not_join_any_more(group: Make) -> None:
-    """Regression: Spark's next call joined the group that the query was about to leave, and the others rebalanced."""
+    """Regression: Spark's next call joined a group that the query was about to leave, and made the others rebalance."""
     one = group(held=True).start()
     one.call(lambda: one.thread.plan(PlanBatch({}, always=True)))
     batch = one.thread.state.batch
@@ -293,7 +293,7 @@ def test_a_held_member_that_is_asked_to_finish_does_not_join_any_more(group: Mak
 
     def finish_and_join() -> None:
         one.thread.feed(Finish(batch.end))
-        one.thread.join_group()  # comes before the thread looks whether it is finished
+        one.thread.join_group()  # before the thread checks whether it is finished
 
     one.call(finish_and_join)
     one.join()
@@ -336,7 +336,7 @@ def test_the_generation_of_the_newest_assignment_and_the_time_of_commits_are_kno
 
 
 def test_what_is_given_anew_was_lost_before(group: Make) -> None:
-    """Even if nobody said so."""
+    """The thread reports the loss even if librdkafka has not reported it."""
     one = group().start(A)
     epoch = one.thread.state.owned[A].epoch
     one.assign(A)
@@ -345,7 +345,7 @@ def test_what_is_given_anew_was_lost_before(group: Make) -> None:
 
 
 def test_member_with_another_id_has_lost_everything(group: Make) -> None:
-    """librdkafka reports as revoked what it has lost, if the session ended inside a rebalance."""
+    """If the session ends inside a rebalance, librdkafka reports the lost partitions as revoked."""
     one = group().start(A, B)
     one.member.member_id = "m2"
     one.wait(lambda state: not state.owned)
@@ -416,7 +416,7 @@ def test_revocation_waits_for_the_commit_when_the_query_is_stopped(group: Make) 
 
 
 def test_revocation_ends_at_once_when_the_query_fails(group: Make) -> None:
-    """Regression: the next owners waited for the whole of drainTimeoutMs for a commit that cannot succeed."""
+    """Regression: the next owners waited all of drainTimeoutMs for a commit that cannot succeed."""
     one = group().start(A)
     one.commits.succeeds = False
     one.plan()
@@ -449,9 +449,9 @@ def test_commit_is_sent_after_the_answer_to_the_command_that_decides_it(group: M
 
 
 def test_a_group_without_members_gets_its_offsets_again_and_again(group: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: the offset of an idle partition expired while the query ran, and its next start failed of that."""
+    """Regression: the offset of an idle partition expired while the query ran, so its next start failed."""
     monkeypatch.setattr(group_thread, "_REFRESH_PAUSE_S", 0.05)
-    made = group(partitions=(A,)).start()  # it is given what it has by itself
+    made = group(partitions=(A,)).start()  # with `assign` it owns its partitions from the start
     made.wait(lambda _: len(made.commits.sent) >= 2)
     assert all(commit.entries[A].offset == 0 for commit in made.commits.sent)
 
@@ -459,7 +459,7 @@ def test_a_group_without_members_gets_its_offsets_again_and_again(group: Make, m
 def test_given_partitions_are_read_back_and_followed_where_another_program_has_set_them(
     group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regression: a reset was overwritten by the next commit, on an idle partition after 10 minutes."""
+    """Regression: the next commit overwrote a reset, on an idle partition after 10 minutes."""
     monkeypatch.setattr(group_thread, "_READ_BACK_PAUSE_S", 0.05)
     made = group(partitions=(A,)).start()
     made.wait(lambda state: bool(state.plannable()) and bool(made.commits.read))
@@ -479,7 +479,7 @@ def test_commit_of_given_partitions_names_what_the_group_has(group: Make) -> Non
 
 
 def test_member_that_leaves_first_reads_back_what_a_late_commit_may_have_changed(group: Make) -> None:
-    """Regression: it left cleanly, the commit arrived, and the next owner repeated a batch."""
+    """Regression: the member left cleanly, then its late commit arrived, and the next owner repeated a batch."""
     one = group().start(A)
     one.commits.succeeds = False
     one.plan()
@@ -511,7 +511,7 @@ def test_refused_commit_is_tried_again(group: Make) -> None:
 
 
 def test_what_drains_is_lost_when_the_group_has_thrown_the_member_out(group: Make) -> None:
-    """The callback would wait for the deadline, and keep the next owners waiting."""
+    """Otherwise the callback waits for the deadline, and delays the next owners."""
     one = group().start(A)
     one.commits.succeeds = False
     one.plan()
@@ -588,7 +588,7 @@ def test_commit_that_no_retry_can_help_ends_the_query(group: Make) -> None:
 def test_commit_that_keeps_failing_for_a_reason_that_nobody_knows_ends_the_query(
     group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regression: it was tried again for ever."""
+    """Regression: the query retried the commit forever."""
     monkeypatch.setattr(group_thread, "_UNEXPECTED_S", 0.0)
     one = group().start(A)
     one.commits.succeeds = False
@@ -686,7 +686,7 @@ def test_member_leaves_when_the_process_that_spark_runs_in_has_died(
 
 
 def test_classic_member_leaves_when_the_rebalance_is_over(group: Make) -> None:
-    """Its request to leave would not be read before, and a ghost would stay in the group."""
+    """The broker does not read its request to leave earlier, and would keep a ghost in the group."""
     one = group(properties={}).start(A)
     one.offsets.rebalances = 2
     one.stop()
@@ -723,7 +723,7 @@ def test_topics_that_match_now_are_subscribed_to(group: Make) -> None:
 
 
 def test_member_stays_subscribed_when_nothing_matches_any_more(group: Make) -> None:
-    """A member without a subscription is none."""
+    """A member without a subscription is no longer a member of the group."""
     one = group(topics=(), pattern="t.*", properties={"topic.metadata.refresh.interval.ms": "1"})
     one.start(A)
     for _ in range(3):
@@ -735,7 +735,7 @@ def test_member_stays_subscribed_when_nothing_matches_any_more(group: Make) -> N
 
 
 def test_given_partitions_are_owned_at_once_and_committed(group: Make) -> None:
-    """No group is asked; the member that would have joined one is not made."""
+    """The thread waits for no group, and creates no member that could join one."""
     one = group(partitions=(A, B))
     one.thread.thread.start()
     one.wait(lambda state: state.plannable().keys() == {A, B})
@@ -760,7 +760,7 @@ def test_a_group_that_has_members_ends_a_query_whose_partitions_are_given(group:
     assert isinstance(one.thread.error, ActiveGroupError)
 
 
-# -- what is held back
+# -- held back
 
 
 def test_what_the_group_thread_knows_of_partitions_that_cannot_be_planned(
@@ -812,7 +812,7 @@ def test_a_commit_without_an_answer_is_named_and_short_ones_are_not(
 
 
 def test_a_group_that_does_not_answer_is_named(group: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: without a coordinator a query waited for ever, with a line at INFO."""
+    """Regression: without a coordinator, a query waited forever and logged only an INFO line."""
     monkeypatch.setattr(held_back, "HELD_BACK_S", 0.0)
     monkeypatch.setattr(group_thread, "_NOTE_PAUSE_S", 0.0)
     monkeypatch.setattr(group_thread, "_ASK_PAUSE_S", 0.0)

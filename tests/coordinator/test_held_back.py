@@ -1,4 +1,4 @@
-"""Partitions that cannot be planned for long are named, and so is the end of it."""
+"""The watch reports partitions that a query cannot plan for long, and the end of that state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Notes:
         self.held_back = HeldBackWatch(self.told.append, clock=lambda: self.now.s)
 
     def __call__(self, where: Where, reasons: object, *, after_s: float = 0.0) -> list[events.Event]:
-        """Note something after a while, and return what was told of it."""
+        """Note the reasons ``after_s`` later, and return the new events."""
         self.now.s += after_s
         self.told.clear()
         self.held_back.note(where, reasons)  # type: ignore[arg-type]  # a mapping or a text

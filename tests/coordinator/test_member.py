@@ -1,4 +1,4 @@
-"""What the member does around librdkafka's callbacks; the rest is in ``test_membership``."""
+"""The member handles librdkafka's callbacks and errors; ``test_membership`` tests the rest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyspark_kafka_group.wire.token_providers import PROVIDER
 
 
 class StubConsumer:
-    """Answers nothing, and notes what it is asked."""
+    """Answers no request, and records each one."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
@@ -67,7 +67,7 @@ def settings(protocol: str) -> GroupSettings:
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[Member, Any]]:
-    """Return a maker of members, each with its stub."""
+    """Return a factory of members, each with its stub."""
 
     def made(protocol: str = "classic") -> tuple[Member, Any]:
         stubs: list[StubConsumer] = []
@@ -88,7 +88,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[Member, Any]]
 def test_after_each_rebalance_a_classic_member_may_join_again_at_once(
     protocol: str, callback: str, make: Callable[[str], tuple[Member, Any]]
 ) -> None:
-    """librdkafka would wait for up to a second; the answer to a metadata request lifts that."""
+    """librdkafka would wait up to a second before it joins.  The answer to a metadata request ends that wait."""
     member, consumer = make(protocol)
     member.subscribe(["t"])
     consumer.pending.append(lambda: consumer.callbacks[callback](consumer, []))
@@ -123,9 +123,9 @@ def test_a_client_that_is_at_its_end_ends_the_query(
     kind: type[Exception],
     words: str,
 ) -> None:
-    """Regression: a query that a classic group did not let in waited for its partitions for ever.
+    """Regression: a query waited forever for its partitions, because a classic group had refused it.
 
-    librdkafka's event is named _FATAL, and ``fatal()`` is false.
+    librdkafka's event has the name _FATAL, but its ``fatal()`` returns False.
     """
     member, consumer = make("consumer")
     code = getattr(confluent_kafka.KafkaError, name)
@@ -139,7 +139,7 @@ def test_a_client_that_is_at_its_end_ends_the_query(
 def test_a_refused_login_is_final_only_without_a_token_provider(
     make: Callable[[str], tuple[Member, Any]], monkeypatch: pytest.MonkeyPatch, provider: bool
 ) -> None:
-    """With one, librdkafka logs in again with each new token, and a broker refuses that within a second."""
+    """With a provider, librdkafka logs in with each new token.  Brokers refuse a second login within one second."""
     member, consumer = make("consumer")
     error = confluent_kafka.KafkaError(confluent_kafka.KafkaError._AUTHENTICATION, "Cannot change mechanism")
     monkeypatch.setattr(consumer, "poll", lambda timeout: SimpleNamespace(error=lambda: error))
@@ -161,7 +161,7 @@ def unknown_group(monkeypatch: pytest.MonkeyPatch, consumer: Any) -> None:
 def test_a_member_whose_group_is_gone_is_not_told_to_upgrade_it(
     make: Callable[[str], tuple[Member, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its client is at its end all the same."""
+    """The client cannot recover, so the query still ends."""
     member, consumer = make("consumer")
     member.subscribe(["t"])
     consumer.callbacks["on_assign"](consumer, [])
@@ -173,7 +173,7 @@ def test_a_member_whose_group_is_gone_is_not_told_to_upgrade_it(
 def test_a_member_that_was_given_nothing_was_let_in_all_the_same(
     make: Callable[[str], tuple[Member, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regression: when its group vanished it told its user to upgrade the group."""
+    """Regression: when its group vanished, the error told the user to upgrade the group."""
     member, consumer = make("consumer")
     member.subscribe(["t"])
     monkeypatch.setattr(Member, "generation", lambda _: 3)
@@ -201,7 +201,7 @@ UNRELEASED = confluent_kafka.KafkaError(
 
 
 class Places:
-    """A group that refuses a static member until its place is released, and the clients that have asked."""
+    """A group that refuses a static member until its place is released, and the clients that have tried."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, released_after: int) -> None:
         self.made: list[StubConsumer] = []
@@ -240,7 +240,7 @@ def test_static_member_joins_again_until_the_session_of_its_crashed_process_has_
 def test_static_member_that_waits_for_its_place_subscribes_later_to_what_matches_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Regression: a topic that was created meanwhile ended a query with `subscribePattern`, as if by a bug."""
+    """Regression: a topic that was created meanwhile ended a query with `subscribePattern`, and looked like a bug."""
     places = Places(monkeypatch, released_after=1)
     places.member.poll()
     refused, said = places.made[0], confluent_kafka.KafkaException(UNRELEASED)
@@ -272,7 +272,7 @@ def test_static_member_that_was_thrown_out_joins_again_too(monkeypatch: pytest.M
 
 
 def test_static_member_that_was_let_in_before_does_not_wait_for_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process has taken it."""
+    """Another process has taken its place."""
     places = Places(monkeypatch, released_after=1)
     places.made[0].callbacks["on_assign"](places.made[0], [])
     with pytest.raises(MemberFencedError):

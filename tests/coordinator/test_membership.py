@@ -1,4 +1,7 @@
-"""A membership with a real client, on librdkafka's mock cluster (KIP-848, plain commits: it keeps no others)."""
+"""A membership with a real client, on librdkafka's mock cluster.
+
+The members use KIP-848 and plain commits, because the mock cluster keeps no other commits.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ def produce(kafka: MockKafka, topic: str, count: int, partition: int = 0) -> Non
 
 @pytest.fixture
 def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
-    """Yield a maker of started members, all of one group."""
+    """Yield a factory of started members of one group."""
     made: list[Membership] = []
 
     def make(
@@ -114,14 +117,14 @@ def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
         if membership.alive:
             membership.begin_stop(1.0)
             membership.join(10.0)
-    # The brokers are still needed: what the requests thread asks just now takes its timeouts without them.
+    # Keep the brokers until the requests threads have ended.  Without brokers, their open requests would time out.
     for thread in threading.enumerate():
         if thread.name == "kafka-group-requests":
             thread.join(PATIENCE_S)
 
 
 def plan(membership: Membership, count: int) -> BatchOffset:
-    """Plan ``count`` records of each partition that may be planned."""
+    """Plan ``count`` records of each plannable partition."""
     ranges = {
         tp: inputs.PlannedRange(p.epoch, OffsetRange(p.offset, Offset(p.offset + count)), p.leader_epoch)
         for tp, p in membership.state.plannable().items()
@@ -145,7 +148,7 @@ def test_a_member_joins_and_starts_every_partition_durably(member: Member) -> No
 def test_who_waits_for_the_first_assignment_does_not_see_an_empty_one(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regression: the first batch of a query was most often empty, and its rows came with the second."""
+    """Regression: the first batch of a query was usually empty, and its rows came with the second."""
 
     def slow(state: State, given: inputs.Input) -> tuple[State, tuple[outputs.Output, ...]]:
         if isinstance(given, inputs.Assign):
@@ -169,7 +172,7 @@ def test_a_finished_batch_is_committed_and_an_unfinished_one_is_not(member: Memb
 
 
 def test_a_query_with_an_old_copy_of_its_checkpoint_does_not_even_start(member: Member) -> None:
-    """Regression: it ran a batch, whose number the sink knew, before the group told that the copy was old."""
+    """Regression: the query ran a batch with a number that the sink knew, before it noticed that the copy was old."""
     membership = member("one")
     assert membership.wait_for_assignment(PATIENCE_S)
     copy = plan(membership, 5)
@@ -205,7 +208,7 @@ def test_a_second_member_gets_its_partition_after_the_batch(member: Member) -> N
 
 def test_a_member_that_stops_leaves_its_partitions_to_the_others(member: Member) -> None:
     first, second = member("first"), member("second")
-    # Both: the mock forgets a partition that is on its way to a member that leaves.
+    # Wait for both, because the mock forgets a partition that is moving to a member that leaves.
     assert first.wait_until(lambda state: len(state.plannable()) == 1, PATIENCE_S)
     assert second.wait_until(lambda state: len(state.plannable()) == 1, PATIENCE_S)
     first.begin_stop(5.0)
@@ -251,7 +254,7 @@ def test_a_drain_that_is_overtaken_by_a_stop_was_no_drain(member: Member) -> Non
 def test_a_broker_that_does_not_know_a_partition_yet_is_asked_again(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its committed offset would look like none: the partition would start at `startingOffsets`, and lose records."""
+    """Otherwise the committed offset looks missing.  The partition starts at `startingOffsets`, and loses records."""
     first = member("first")
     assert first.wait_for_assignment(PATIENCE_S)
     first.finish(plan(first, 5))
@@ -274,7 +277,7 @@ def test_a_broker_that_does_not_know_a_partition_yet_is_asked_again(
 def test_an_unexpected_error_while_asking_where_to_start_ends_the_query(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And is not swallowed by the membership that asks, with the partition never read."""
+    """Otherwise the membership swallows the error and never reads the partition."""
 
     def broken(*_: object) -> None:
         raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "metadata of another program")
@@ -316,7 +319,7 @@ def test_a_pattern_that_no_topic_matches_waits_for_one(
     caplog: pytest.LogCaptureFixture,
     protocol: str,
 ) -> None:
-    """As with Spark's own source; and then reads all of it, also with startingOffsets=latest."""
+    """Spark's own source waits too.  The query then reads all of the topic, even with startingOffsets=latest."""
     monkeypatch.setattr(group_offsets, "_NEW_TOPIC_PATIENCE_S", 0.5)
     refresh = {"topic.metadata.refresh.interval.ms": "200", "group.protocol": protocol}
     membership = member("one", pattern="click.*", default=StartingOffset.LATEST, **refresh)
@@ -362,9 +365,9 @@ def test_a_batch_that_runs_again_needs_the_topics_that_it_has_read(
 
 
 def test_topics_that_match_later_are_read_from_their_beginning(kafka: MockKafka, member: Member) -> None:
-    """Also with startingOffsets=latest, which is for what was there when the query was started.
+    """startingOffsets=latest applies only to topics that exist when the query starts.
 
-    Not with the classic protocol: the mock never answers a stable member that joins again.
+    The test omits the classic protocol: the mock never answers a stable member that joins again.
     """
     kafka.create_topic("first", 1)
     kafka.create_topic("not-first", 1)
@@ -426,7 +429,7 @@ def test_the_next_batch_is_planned_while_a_transaction_is_committed(
     assert committed(membership) == {0: 5, 1: 5}
 
 
-# ------------------------------------------------------------------------------ what the cluster says, told by the test
+# ------------------------------------------------------------------------------ answers that the test decides
 
 MINE, ELSEWHERE = TopicPartition("orders", 0), TopicPartition("orders", 7)
 
@@ -436,7 +439,7 @@ def entry(start: int, until: int) -> PartitionEntry:
 
 
 def joined(member: Member, monkeypatch: pytest.MonkeyPatch, by: str) -> Membership:
-    """A member of a group where another one holds a partition, of which ``by`` has committed up to 5."""
+    """Return a member of a group where another member owns a partition that ``by`` has committed up to 5."""
     note = CommitNote(by, None, 8, Offset(0), "lineage").encode()
     stored = Answers({ELSEWHERE: CommittedOffset(Offset(5), None, note)}, {})
     membership = member("one")
@@ -468,7 +471,7 @@ def test_a_replay_leaves_to_others_what_they_own(member: Member, monkeypatch: py
 def test_range_that_nobody_can_get_is_left_to_the_group_if_another_query_has_read_of_it(
     member: Member, monkeypatch: pytest.MonkeyPatch, start: int, *, read: bool
 ) -> None:
-    """Regression: the query read it again, after its subscription had lost the topic and its next owner had left."""
+    """Regression: the query read the range again, after it had unsubscribed the topic and the next owner had left."""
     membership = joined(member, monkeypatch, by="another")
     dropped = TopicPartition("dropped", 0)
     note = CommitNote("another", None, 8, Offset(0), "lineage").encode()
@@ -481,7 +484,7 @@ def test_range_that_nobody_can_get_is_left_to_the_group_if_another_query_has_rea
 
 
 def test_range_of_a_topic_that_a_pattern_matches_is_waited_for(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: the range was read from the new topic of that name, before the group had given it to anybody."""
+    """Regression: the query read the range from the new topic of that name, before the group had assigned it."""
     membership = member("one", pattern="order.*|created")
     assert membership.wait_for_assignment(PATIENCE_S)
     monkeypatch.setattr(GroupOffsets, "missing_partitions", lambda *_: frozenset())
@@ -490,7 +493,7 @@ def test_range_of_a_topic_that_a_pattern_matches_is_waited_for(member: Member, m
 
 
 def test_partitions_without_a_group_are_read_from_brokers_that_know_no_ends_of_leader_epochs(member: Member) -> None:
-    """The mock cluster is one; in a group its committed offsets tell that before."""
+    """The mock cluster has such brokers.  In a group, its committed offsets show this earlier."""
     membership = member("one", assigned=(MINE,))
     assert membership.wait_for_assignment(PATIENCE_S)
     assert membership.wait_until(lambda state: bool(state.plannable()), PATIENCE_S)
@@ -501,7 +504,7 @@ def test_partitions_without_a_group_are_read_from_brokers_that_know_no_ends_of_l
 def test_without_a_group_a_replay_commits_no_markers(
     member: Member, monkeypatch: pytest.MonkeyPatch, keeps_offsets: bool
 ) -> None:
-    """A user without any right to a group could never start the query again."""
+    """Otherwise a user without rights to a group could never restart the query."""
     membership = joined(member, monkeypatch, by="another")
     known = membership._settings
     given = replace(known, partitions=(MINE,), start=replace(known.start, keeps_offsets=keeps_offsets))
@@ -527,7 +530,7 @@ def test_a_replay_reads_what_this_query_has_committed_before_others_got_it(
 def test_an_empty_batch_runs_again_without_waiting_for_the_group(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regression: it waited until the group had settled, and could end the query with an AssignmentTimeoutError."""
+    """Regression: it waited for a stable group, and could end the query with an AssignmentTimeoutError."""
 
     def refuse(*_: object, **__: object) -> None:
         raise TryAgainError("the group is rebalancing")
@@ -557,10 +560,10 @@ def test_a_replay_of_what_does_not_exist_any_more_ends_the_query(
     membership = joined(member, monkeypatch, by="another")
     monkeypatch.setattr(GroupOffsets, "held_by_others", lambda *_, **__: frozenset())
     monkeypatch.setattr(GroupOffsets, "missing_partitions", lambda *_: frozenset({ELSEWHERE}))
-    assert membership.replay(LOGGED) is None  # a broker may not have heard of it yet
+    assert membership.replay(LOGGED) is None  # a broker may not know it yet
     assert membership.replay(LOGGED) is None
     monkeypatch.setattr("pyspark_kafka_group.cluster.absence.GONE_S", 0.0)
-    with contextlib.suppress(DataLossError):  # of the group thread, if it is faster
+    with contextlib.suppress(DataLossError):  # the group thread may raise it first
         membership.replay(LOGGED)
     with pytest.raises(DataLossError, match="Topic deleted: orders"):
         membership.check()
@@ -577,7 +580,7 @@ def test_processed_offsets_of_topics_that_are_neither_subscribed_nor_there_are_f
         return frozenset({"gone"})
 
     monkeypatch.setattr(GroupOffsets, "missing_topics", missing)
-    # The mock refuses to tell an offset of a topic that is not there; Kafka says that there is none.
+    # For a missing topic, the mock refuses to answer, while Kafka answers that it has no offset.
     monkeypatch.setattr("pyspark_kafka_group.coordinator.membership.read_markers", lambda *_: {})
     membership = member("one", start=BatchOffset("query-of-one", {gone: entry(0, 5), kept: entry(0, 5)}))
     assert membership.wait_until(lambda state: gone not in state.processed, PATIENCE_S)
@@ -602,7 +605,7 @@ def test_a_member_alone_has_settled_unless_its_group_rebalances(
 def test_a_partition_that_nobody_was_given_and_that_does_not_exist_ends_the_query(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regression: a run with availableNow waited 330 s for a topic that was deleted before the group gave it."""
+    """Regression: a run with availableNow waited 330 s for a topic that was deleted before the group assigned it."""
     monkeypatch.setattr("pyspark_kafka_group.cluster.absence.GONE_S", 0.0)
     membership = member("one")
     assert membership.wait_for_assignment(PATIENCE_S)
@@ -638,7 +641,7 @@ def test_a_changed_log_is_decided_anew(member: Member) -> None:
 
 
 def test_a_partition_that_drains_is_released_when_its_batch_is_committed(member: Member) -> None:
-    """Not at the deadline: the answer to the commit must get through while the revocation waits for it."""
+    """The answer to the commit arrives during the revocation, which then need not wait for the deadline."""
     first = member("first")
     assert first.wait_for_assignment(PATIENCE_S)
     end = plan(first, 5)

@@ -1,6 +1,6 @@
-"""Each input costs in proportion to the number of partitions, of which a query may have ten thousand.
+"""The cost of each input is proportional to the number of partitions, and a query may have ten thousand.
 
-What is quadratic compares partitions with each other; so comparisons are counted, not time.
+Quadratic code compares partitions with each other.  So the test counts comparisons and does not measure time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COUNT = 500
 
 
 class Counted(TopicPartition):
-    """A topic-partition that counts how often it is compared with another one."""
+    """A topic-partition that counts its comparisons."""
 
     compared = 0
 

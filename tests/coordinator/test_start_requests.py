@@ -1,4 +1,4 @@
-"""Where partitions start is asked again and again, until the cluster can tell or the partitions have left."""
+"""The query asks where partitions start, until the cluster can answer or the partitions have left."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OTHER = TopicPartition("u", 0)
 
 
 class Asking:
-    """Asks for the partitions of a machine, one round at a time, on a clock that only pauses move."""
+    """Asks where the partitions of a machine start, one round at a time, by a clock that moves only in pauses."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ def test_topic_that_is_missing_for_three_seconds_was_deleted() -> None:
 
 
 def test_topic_that_is_there_again_in_between_was_not_deleted() -> None:
-    """One that was created a moment ago has not reached every broker."""
+    """A topic that was created a moment ago has not reached every broker."""
     asking = Asking(assigned(A))
     for _ in range(3):
         asking.offsets.missing = frozenset({"t"})
@@ -217,11 +217,11 @@ def test_topic_that_is_known_to_be_deleted_is_not_told_again() -> None:
     assert asking.worker.waiting, "it may be created again"
 
 
-# ------------------------------------------------------------------------------ what may be over in a moment
+# ------------------------------------------------------------------------------ states that may soon end
 
 
 def test_a_log_that_is_shorter_for_a_moment_under_the_same_leader_epoch_is_waited_for() -> None:
-    """Regression: while brokers hand a partition over its end goes back, and the query ended with DataLossError."""
+    """Regression: its end goes back while brokers hand the partition over, and the query ended with DataLossError."""
     asking = Asking(assigned(A))
     asking.offsets.found = {A: replace(info(5), high_watermark=Offset(3), log_end=Offset(3))}
     asking.run_for(5)
@@ -254,7 +254,7 @@ def test_a_log_that_a_later_leader_says_was_truncated_is_believed_at_once() -> N
 
 
 def test_leader_epochs_that_stay_behind_are_those_of_a_restored_cluster() -> None:
-    """Regression: the partition waited for ever, with a line at INFO."""
+    """Regression: the partition waited forever, and the query logged only an INFO line."""
     asking = Asking(assigned(A))
     old = replace(info(5), leader_epoch=LeaderEpoch(2), committed_leader_epoch=LeaderEpoch(3))
     asking.offsets.found = {A: old}
@@ -266,7 +266,7 @@ def test_leader_epochs_that_stay_behind_are_those_of_a_restored_cluster() -> Non
 
 
 def test_leader_epochs_of_a_topic_that_was_created_again_begin_anew() -> None:
-    """Regression: a new topic looked like one of a restored cluster to each query that knew the old one."""
+    """Regression: each query that knew the old topic took the new one for a topic of a restored cluster."""
     of_old_topic = BatchOffset("q", {A: entry(0, 50, leader=LeaderEpoch(9))})
     asking = Asking(fed(Machine(), Restored(of_old_topic, "q"), Assign((A,))))
     asking.offsets.found = {A: replace(info(5, log=NEW_LOG), leader_epoch=LeaderEpoch(2))}
@@ -312,7 +312,7 @@ def test_a_word_of_the_users_for_the_very_topic_counts_also_if_it_came_later() -
 
 @pytest.mark.parametrize("started_by_others", [False, True], ids=["by nobody", "by a new query"])
 def test_topic_that_was_gone_is_read_from_its_beginning(*, started_by_others: bool) -> None:
-    """Regression: once its offsets are forgotten, `latest` decided, for the first run or if others were first."""
+    """Regression: without its offsets, the query started at `latest`, in its first run or if others came first."""
     asking = Asking(assigned(A), pattern="t.*", first_topics={"t"})
     asking.offsets.missing = frozenset({"t"})
     asking.info.forget({"t", "u"})
@@ -342,7 +342,7 @@ def test_topic_that_the_group_has_started_before_did_not_come_later() -> None:
 
 @pytest.mark.parametrize("first_topics", [{"t"}, set()], ids=["new query", "restart"])
 def test_without_a_group_what_the_checkpoint_does_not_know_came_later_except_at_first(first_topics: set[str]) -> None:
-    """As with Spark's own source: a partition that is assigned later is read from its beginning."""
+    """As with Spark's own source, the query reads a partition that it gets later from its beginning."""
     asking = Asking(assigned(A), first_topics=first_topics, start=replace(POLICY, keeps_offsets=False))
     asking.offsets.found = {A: info(None)}
     asking.worker.run()

@@ -1,4 +1,4 @@
-"""Which topics match a pattern is looked at again and again, on another thread."""
+"""The source looks for matching topics again and again, on another thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEVER_S = 3600.0
 
 
 class Looking:
-    """A pattern that is looked at on this thread."""
+    """A pattern that sends its requests on this thread."""
 
     def __init__(self, *, refresh_s: float = -1.0) -> None:
         self.offsets = FakeOffsets()

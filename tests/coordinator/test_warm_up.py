@@ -1,4 +1,4 @@
-"""When a query has to be warm before it joins its group."""
+"""A query warms up before it joins a group that has other members for its topics."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_only_members_that_are_not_static_take_partitions_from_others(given: Gro
         (group(member("one"), member("two")), 0),  # more members than partitions
         (group(member("one", target=frozenset({A}))), 1),
         (group(member("me", A), member("one", A), member("two", A, OTHER)), 2),
-        (group(member("one"), state="PreparingRebalance"), 1),  # who has what is not known
+        (group(member("one"), state="PreparingRebalance"), 1),  # the owners are unknown
     ],
 )
 def test_others_count_that_have_or_get_partitions_of_the_topics(found: GroupDescription, expected: int) -> None:

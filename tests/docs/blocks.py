@@ -1,8 +1,8 @@
-"""The code blocks of README.md, of docs/ and of the examples' pages, and how each of them is tried.
+"""The code blocks of README.md, of docs/ and of the examples' pages, for the tests that run them.
 
-A block is tried unless ``<!-- fragment: reason -->`` stands in the line above it.  ``tests/docs/test_blocks.py`` tries
-what needs neither Spark nor a broker: options, commands, YAML.  ``integration/test_docs_blocks.py`` runs the programs.
-A page whose programs have a test of their own says ``<!-- tested by integration/test_name.py -->``.
+The line ``<!-- fragment: reason -->`` above a block excludes it.  ``tests/docs/test_blocks.py`` tests the blocks that
+need neither Spark nor a broker: options, commands, YAML.  ``integration/test_docs_blocks.py`` runs the programs.  A
+page with the line ``<!-- tested by integration/test_name.py -->`` has its own test for its programs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAGES = [
     *sorted((ROOT / "examples").glob("*/README.md")),
 ]
 
-# Blocks without a language are drawings and outputs; what follows "$ kafka-group" there is tried as well.
+# Blocks without a language are drawings and outputs.  Their lines "$ kafka-group ..." are also tested.
 LANGUAGES = {"", "bash", "dockerfile", "mermaid", "python", "scala", "sh", "sql", "yaml"}
 
 _FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -39,11 +39,11 @@ class Block:
     language: str
     text: str
     fragment: str | None
-    """Why it cannot be tried as it stands; None if it can."""
+    """Why no test can run the block without changes; None if one can."""
 
     @property
     def name(self) -> str:
-        """Where it is, as test ids show it."""
+        """The place of the block, for test ids."""
         return f"{self.page}:{self.line}"
 
     @property
@@ -86,12 +86,12 @@ BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 
 
 def run_by(test: str) -> list[str]:
-    """Return the blocks that are marked as run by a test, which is given by its path."""
+    """Return the texts of the blocks that the test with this path runs, according to their marks."""
     return [block.text for block in BLOCKS if block.fragment == f"run by {test}"]
 
 
 class Options(dict[str, str]):
-    """What a chain of ``.option(...)`` stands behind."""
+    """A reader or writer that collects the options of a chain."""
 
     def option(self, name: str, value: str) -> Options:
         """Set an option, as readers and writers do."""
@@ -107,7 +107,7 @@ def options_of(block: Block) -> Options:
 
 
 def commands_of(block: Block) -> list[list[str]]:
-    """Return the commands of a shell block; of a block without language, those of ``kafka-group`` that it shows."""
+    """Return the commands of a shell block, or the ``kafka-group`` commands in a block without a language."""
     text = block.text.replace("\\\n", " ")
     if block.language == "":
         text = "\n".join(re.findall(r"^\$ (kafka-group .*)$", text, re.MULTILINE))
@@ -118,7 +118,7 @@ def commands_of(block: Block) -> list[list[str]]:
         for word in words:
             if set(word) <= set("();<>|&"):
                 commands.append([])
-            elif commands[-1] or not re.match(r"\w+=", word):  # not what is set for one command
+            elif commands[-1] or not re.match(r"\w+=", word):  # not a variable for one command
                 commands[-1].append(word)
         commands.append([])
     return [command for command in commands if command]

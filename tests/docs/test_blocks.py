@@ -1,4 +1,4 @@
-"""The code blocks of the pages can be used as they stand; `integration/test_docs_blocks.py` runs the programs."""
+"""The code blocks of the pages work without changes.  `integration/test_docs_blocks.py` runs the programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of docs/formats.md can be used as they stand."""
+"""The examples of docs/formats.md work without changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages that are generated from the code say what the code says."""
+"""The generated pages match the code."""
 
 from __future__ import annotations
 

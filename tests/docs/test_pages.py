@@ -1,4 +1,4 @@
-"""Every page can be found, every link leads somewhere, and lists are complete."""
+"""The index lists every page, every link works, and lists are complete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOCS = ROOT / "docs"
 
 
 def links(page: Path) -> list[str]:
-    """The files that a page links to, as it names them."""
+    """Return the files that a page links to, as it names them."""
     text = re.sub(r"^( *)```.*?^\1```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     found = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text)
     return [link for link in found if not link.startswith("http")]

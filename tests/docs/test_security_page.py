@@ -1,4 +1,4 @@
-"""The examples of docs/security.md can be used as they stand."""
+"""The examples of docs/security.md work without changes."""
 
 from __future__ import annotations
 

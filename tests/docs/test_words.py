@@ -18,13 +18,13 @@ GIVEN_UP = re.compile(rf"\b(?:{'|'.join(word for _, words in ROWS for word in wo
 
 
 def given_up(text: str) -> list[str]:
-    """Return each place with a word that we gave up."""
+    """Return each place with a word that the glossary rejects."""
     line = " ".join(text.split())
     return [line[max(0, found.start() - 40) : found.end() + 40] for found in GIVEN_UP.finditer(line)]
 
 
 def shown(module: Path) -> list[str]:
-    """Return what a module may show to a user: its string literals, without docstrings and keys."""
+    """Return the texts that a module may show to a user: its string literals, without docstrings and keys."""
     nodes = list(ast.walk(ast.parse(module.read_text(encoding="utf-8"))))
     alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     return [

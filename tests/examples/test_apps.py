@@ -1,4 +1,4 @@
-"""The demo's child processes end with everything they started, and their logs show the reason of a failure."""
+"""The demo's child processes end with all processes that they have started, and their logs show why one failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import psutil
 import pytest
 from apps import SIGNALS, Program, readable, signals_held
 
-# Starts a grandchild in a process group of its own, as Spark's Python daemon is, and tells its process id.
+# Starts a grandchild in its own process group, like Spark's Python daemon, and prints its process id.
 FAMILY = """
 import os, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import os, signal, time; os.setpgid(0, 0); "
@@ -64,7 +64,7 @@ def test_end_kills_what_the_child_started_even_in_another_process_group(family: 
 
 
 def test_a_child_ends_with_the_program_that_started_it_even_if_that_is_killed(tmp_path: Path) -> None:
-    """Seen before: `kill -9` of the demo left its applications and its producer behind."""
+    """Regression: after `kill -9` of the demo, its applications and its producer continued."""
     code = (
         "import sys, time; from pathlib import Path; from apps import Program; "
         "child = Program('child', [sys.executable, '-c', 'import os, time; print(os.getpid(), flush=True); "

@@ -7,7 +7,7 @@ from audit import Row, audit, ranges
 
 
 def row(offset: int, at: float, application: str = "etl-1", *, partition: int = 0, **changes: object) -> Row:
-    """A row that was appended at second 0, alone with its key."""
+    """Return a row that was appended at second 0, and is the only one with its key."""
     default = Row(
         partition=partition,
         offset=offset,
@@ -72,7 +72,7 @@ def test_a_pause_counts_only_while_a_record_waits_and_the_owner_stays() -> None:
     rows = [
         row(0, 1),
         row(1, 4, appended_at=0.5),  # waited from 1 to 4
-        row(2, 20, appended_at=19),  # nothing was there until 19
+        row(2, 20, appended_at=19),  # no record waited until 19
         row(3, 90, "etl-2"),  # a hand-over, no pause
     ]
     pause = audit({0: range(4)}, rows).longest_pause

@@ -1,4 +1,4 @@
-"""The dashboard, the alerts and the manifests of examples/monitoring ask for what there is."""
+"""The dashboard, the alerts and the manifests of examples/monitoring use only names that exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABELS = {metric.prometheus_name: set(metric.labels) for metric in METRICS}
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every expression and query, wherever it stands."""
+    """Yield every expression and query, at any depth."""
     if isinstance(value, dict):
         for key, item in value.items():
             if key in ("expr", "query") and isinstance(item, str):

@@ -1,4 +1,4 @@
-"""What the demo shows is complete and fits the terminal, from wide to narrow, and as plain lines."""
+"""The display of the demo is complete, and fits wide and narrow terminals and plain lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's watch: event logs become one stream in order of time, and hand-overs follow from it."""
+"""The demo's watch merges event logs in order of time, and derives hand-overs from them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def test_a_new_folder_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
-    """Regression: a soak went on with the checkpoints of an older one, and its applications never came up."""
+    """Regression: a soak used the checkpoints of an older one, and its applications never came up."""
     (tmp_path / "app0.checkpoint").mkdir()
     with pytest.raises(argparse.ArgumentTypeError, match="name a new one"):
         new_folder(str(tmp_path))

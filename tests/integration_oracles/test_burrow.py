@@ -1,4 +1,4 @@
-"""Burrow's verdicts over the history of a run; its rules are in tests/tools/analysis/test_lag_judgement.py."""
+"""Burrow's verdicts on the history of a run.  tests/tools/analysis/test_lag_judgement.py tests its rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of other versions are kept by row, and the page tells what failed and what never ran."""
+"""The file keeps one result per row of versions, and the page shows failed and missing runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How hand-over latencies and pauses are measured."""
+"""The harness measures hand-over latencies and pauses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each oracle of the soak bites: it says nothing of a run that is right, and names what is wrong in one that is not."""
+"""Each oracle of the soak accepts a correct run, and names the fault of a wrong run."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_what_is_declared_excuses_nothing_beside_it() -> None:
     assert (verdict.duplicated, verdict.undeclared) == (1, 1)
 
 
-# -------------------------------------------------------------------------------- what is declared
+# -------------------------------------------------------------------------------- declared ranges
 
 
 def test_what_a_killed_process_had_planned_and_not_committed_is_declared() -> None:
@@ -208,7 +208,7 @@ def test_a_partition_that_was_never_committed_stands_still() -> None:
 
 
 def planned_beside(until: float, *more: dict[str, Any]) -> list[Member]:
-    """A member that owns two partitions and plans only the other one, once a second."""
+    """Return a member that owns two partitions and plans only ``t-1``, once a second."""
     others = [event("planned", float(t), ranges={"t-1": [t, t + 1]}) for t in range(1, int(until))]
     events = [event("joined"), event("started", positions={TP: 3, "t-1": 0}), *others, *more]
     return [member("a", [], sorted(events, key=lambda one: one["time"]))]
@@ -222,7 +222,7 @@ def test_a_partition_that_is_left_out_must_be_reported() -> None:
 
 
 def test_a_batch_that_takes_long_leaves_nothing_out() -> None:
-    """It was planned before the partition had a leader again, and nothing else is planned while it runs."""
+    """The query planned the batch while the partition had no leader, and plans nothing else while the batch runs."""
     slow = [event("planned", 1.0, ranges={"t-1": [0, 1]}), event("planned", 30.0, ranges={"t-1": [1, 2]})]
     events = [event("joined"), event("started", positions={TP: 3, "t-1": 0}), *slow]
     assert judge_stalls([member("a", [], events)], lambda *_: 10) != []

@@ -1,4 +1,4 @@
-"""Which files of integration tests begin first."""
+"""The longest files of integration tests begin first."""
 
 from __future__ import annotations
 

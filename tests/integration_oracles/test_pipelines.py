@@ -1,4 +1,4 @@
-"""What the harness of the integration tests reads from an application's checkpoint."""
+"""The harness of the integration tests reads an application's checkpoint and its events."""
 
 from pathlib import Path
 

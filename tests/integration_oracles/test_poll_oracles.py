@@ -1,4 +1,4 @@
-"""Jepsen's checks bite: each fault is planted, and what is right is left alone."""
+"""Jepsen's checks find each planted fault, and accept correct runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from integration.sink import Delivery
 TP = "t-0"
 NONE: dict[str, frozenset[int]] = {}
 
-# Two records, an aborted one, the mark of its transaction, one more record, its mark.
+# Two records; an aborted record and the marker of its transaction; one more record and its marker.
 PRODUCED, INVISIBLE = {("t", 0): 6}, {TP: frozenset({2, 3, 5})}
 
 
@@ -64,7 +64,7 @@ def test_going_back_in_a_declared_range_is_right_and_beside_it_is_not() -> None:
 
 
 def test_rows_of_a_batch_that_come_in_another_order_are_named() -> None:
-    """The sink keeps the order of its rows: see the test of ``in_order``."""
+    """The sink keeps the order of its rows; see the test of ``in_order``."""
     (skip, back) = judge_polls([member("a", [delivery(3, 5, 1.0), delivery(0, 3, 1.0)])], NONE)
     assert "poll skip" in skip
     assert "nonmonotonic poll" in back

@@ -1,4 +1,4 @@
-"""Which processes a fault is done to."""
+"""The processes of a session, which a fault can hit."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 
 from integration.processes import Part, session
 
-# Leads a session: a child that has ended and is not waited for, and one in a process group of its own, as Spark's
-# Python daemon is.
+# The leader of a session with two children.  One has ended, and the leader has not waited for it.  The other has its
+# own process group, as Spark's Python daemon does.
 _LEADER = """
 import subprocess, sys
 ended = subprocess.Popen([sys.executable, "-S", "-c", ""], stdout=subprocess.PIPE)

@@ -1,4 +1,4 @@
-"""The report of a run: figures and violations, as JSON and as a table."""
+"""The report shows figures and violations of a run, as JSON and as a table."""
 
 from __future__ import annotations
 

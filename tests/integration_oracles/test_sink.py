@@ -1,4 +1,4 @@
-"""The sink of the soak: a batch is written once, whole, under its id."""
+"""The sink of the soak writes each batch once, as a whole, under its id."""
 
 from __future__ import annotations
 

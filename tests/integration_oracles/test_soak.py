@@ -1,4 +1,4 @@
-"""What the soak does to a Spark cluster, and what an application may end of."""
+"""The soak's faults of a Spark cluster, and the faults that excuse the end of an application."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def test_an_executor_is_its_jvm_and_the_python_below_it_and_no_other() -> None:
         Running(9, 1, _JVM.replace("app-7", "app-8")),
         Running(2, 1, _JVM),
         Running(3, 2, _DAEMON),
-        Running(4, 3, _DAEMON),  # the workers are forked from the daemon, and show its command
+        Running(4, 3, _DAEMON),  # the daemon forks its workers, so they show its command
         Running(5, 3, _DAEMON),
         Running(10, 9, _DAEMON),
-        Running(11, 99, _DAEMON),  # of one that has died
+        Running(11, 99, _DAEMON),  # its executor has died
     ]
     assert executors_of(processes) == [Executor(2, [3], [4, 5], "app-7"), Executor(9, [10], [], "app-8")]
 
@@ -86,7 +86,7 @@ def test_the_first_application_that_reads_again_is_noted_and_no_other(
         wait_for(lambda: len(supervisor.back) == 2, "after a time without readers it counts again")
 
 
-# Says what Spark's programs say, and lives on with a child; a master and a worker, as far as starting and ending goes.
+# Prints the lines of Spark's master and worker, starts a child and stays alive.  Tests of start and end need no more.
 _PROGRAM = """#!/bin/sh
 echo 'Starting Spark master at spark://127.0.0.1:1'
 echo 'Successfully registered with master'
@@ -134,7 +134,7 @@ def test_what_a_dead_worker_leaves_behind_is_a_violation_unless_it_is_an_executo
 
 
 def test_no_worker_is_started_when_the_cluster_has_been_closed(cluster: SparkCluster) -> None:
-    """A fault that a run is ended in repairs what it broke, and left a worker behind."""
+    """If a run ends during a fault, the fault repairs the cluster.  The repair used to leave a worker behind."""
     lost = cluster.add_worker()
     lost.destroy()
     cluster.close()

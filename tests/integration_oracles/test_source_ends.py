@@ -1,4 +1,4 @@
-"""How a source process ends is seen, whatever is killed, and an end that nobody asked for is told."""
+"""The watch sees how each source process ends, whichever process is killed, and reports unexpected ends."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_sigterm_of_spark_is_passed_on(watch: SourceWatch) -> None:
 
 
 def test_the_jvm_is_gone(watch: SourceWatch) -> None:
-    """The source process must see that its parent has changed, and its end must be seen all the same."""
+    """The source process must see that its parent has changed, and the watch must still see its end."""
     code = "import os, time\nparent = os.getppid()\nwhile os.getppid() == parent: time.sleep(0.02)\nos.abort()"
     jvm = subprocess.Popen(
         ["sh", "-c", '"$@" & wait', "sh", watch.python_of("app0"), "-c", code, RUNNER], stderr=subprocess.DEVNULL

@@ -1,4 +1,4 @@
-"""The C code of the accelerated reader never writes, reads or frees what it must not, whatever the messages."""
+"""No message makes the C code of the accelerated reader read, write or free memory that it must not touch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Makes the checkpoints in ``checkpoints/``, with a real Spark and a real Kafka; run it with the project's Python.
+"""Make the checkpoints in ``checkpoints/`` with a real Spark and a real Kafka.  Run it with the project's Python.
 
-One per version of Spark's offset log.  Each is of a query over two sources, ours and one of Spark's, whose batches 0
-and 1 are finished and whose batch 2 is logged and not finished.  Only the files that the source looks at are kept.
+There is one checkpoint per version of Spark's offset log.  Its query has two sources, ours and one of Spark's.  The
+query has finished the batches 0 and 1, and has only logged batch 2.  The script keeps only the files that the source
+reads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Writes the golden files of the offset format: ``python -m tests.offsets.make_golden``, once per format version.
+"""Write the golden files of the offset format: ``python -m tests.offsets.make_golden``, once per format version.
 
-Golden files are added, never edited, once a version is released: each is what that version has put into users'
-checkpoints.  This refuses to overwrite one.
+A golden file contains what its version has written into users' checkpoints.  So add golden files, but never edit one
+after the release of its version.  The script refuses to overwrite a file.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ SAMPLES = {
 
 
 def text(offset: BatchOffset) -> str:
-    """Return ``offset`` as Spark stores it: PySpark calls ``json.dumps`` without options."""
+    """Return ``offset`` in the form that Spark stores: PySpark calls ``json.dumps`` without options."""
     return json.dumps(offset.to_json())
 
 

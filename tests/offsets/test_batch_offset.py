@@ -1,4 +1,4 @@
-"""The offset JSON: canonical and self-describing."""
+"""The JSON of an offset is canonical and describes itself."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ batch_offsets = st.builds(
 
 
 def document(topics: Any = None, **changes: Any) -> dict[str, Any]:
-    """A document with one partition, whose topic has an id and whose offsets a lineage."""
+    """Return a document with one partition, whose topic has an id and whose offsets have a lineage."""
     return {
         "version": 1,
         "query": "q",
@@ -46,7 +46,7 @@ def document(topics: Any = None, **changes: Any) -> dict[str, Any]:
 
 
 def of(numbers: Any, number: str = "0") -> dict[str, Any]:
-    """A document that says this of one partition."""
+    """Return a document with ``numbers`` for one partition."""
     return document({"t": {"id": {"l": {number: numbers}}}})
 
 
@@ -87,7 +87,7 @@ def test_offset_survives_the_way_through_the_log(offset: BatchOffset) -> None:
 @settings(max_examples=50)
 @given(batch_offsets, batch_offsets)
 def test_offsets_have_the_same_text_only_if_they_are_equal(one: BatchOffset, other: BatchOffset) -> None:
-    """Spark takes the same text for no new batch."""
+    """If the text stays the same, Spark plans no new batch."""
     assert (text(one) == text(other)) == (one == other)
 
 
@@ -210,7 +210,7 @@ def test_an_offset_that_was_read_is_known_again() -> None:
 
 
 def test_the_last_two_offsets_are_known() -> None:
-    """Spark says that a batch is finished after the next one is planned."""
+    """Spark reports that a batch is finished only after it has planned the next one."""
     texts = OffsetTexts()
     offsets = [BatchOffset("q", {}, rewinds) for rewinds in range(3)]
     documents = [texts.write(offset) for offset in offsets]

@@ -1,4 +1,4 @@
-"""What the commits of bookmarks say of themselves."""
+"""The metadata of the offsets that a bookmark commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of librdkafka's log lines reaches Python's logging."""
+"""The lines of librdkafka that reach Python's logging."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.logs_errors("^test_client_log: ")
 
 
 class Lines:
-    """A `ClientLog` under a clock of its own."""
+    """A `ClientLog` with its own clock."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.DEBUG, LOGGER.name)

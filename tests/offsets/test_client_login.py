@@ -1,4 +1,4 @@
-"""Tokens for clients of librdkafka: the callback, the tokens for clients without one, and what their texts show."""
+"""Tokens for clients of librdkafka: with a callback, without one, and in texts about a login."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HIDDEN = "Failed to acquire SASL OAUTHBEARER token: OAuth callback raised except
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """Yield what the provider returns or raises, one after the other."""
+    """Yield the list of answers that the provider returns or raises, in this order."""
     made: list[Any] = []
 
     def token(config: str) -> Any:

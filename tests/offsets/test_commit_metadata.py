@@ -1,4 +1,4 @@
-"""The note beside each committed offset: found again, and nobody else's text is taken for one."""
+"""A query reads back the note of each committed offset, and takes no other program's text for a note."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_note_survives_its_text(note: CommitNote) -> None:
 
 
 def test_note_of_a_newer_version_says_what_is_understood_of_it() -> None:
-    """Deliberate: members of two versions share a group while one is being replaced by the other."""
+    """Deliberate: during an upgrade, members of two versions share a group."""
     newer = json.dumps({**json.loads(NOTE.encode()), "v": 2, "x": [1]})
     assert CommitNote.decode(newer) == NOTE
 
@@ -115,7 +115,7 @@ def test_what_another_program_committed_is_no_note(text: str | None) -> None:
 )
 @pytest.mark.parametrize("key", ["q", "t", "n", "l", "s", "f"])
 def test_what_has_the_wrong_type_is_no_note(key: str, wrong: Any) -> None:
-    """Among them a negative offset, which no range begins with."""
+    """One of these values is a negative offset, which cannot begin a range."""
     well = key in ("q", "t", "l") and wrong == "text"
     found = CommitNote.decode(json.dumps({**json.loads(NOTE.encode()), key: wrong}))
     assert (found is not None) == well
@@ -128,14 +128,14 @@ def test_no_text_is_an_error(text: str) -> None:
 
 
 def test_the_longest_note_is_far_below_what_brokers_allow() -> None:
-    """Names of topics are not in it; ids of topics are 22 characters, those of queries and starts 36 at most."""
+    """A note has no topic names.  Topic ids have 22 characters, and ids of queries and starts have at most 36."""
     uuid = "6f2c1c1e-95c7-4a0e-bb0d-1f7f2d1f1a55"
     longest = CommitNote(uuid, "Q" * 22, 2**31 - 1, Offset(2**63 - 1), uuid)
     assert len(longest.encode().encode()) < 200
 
 
 def test_a_note_keeps_below_what_brokers_allow_even_if_its_names_were_as_long_as_those_of_topics() -> None:
-    """Also where each character takes six bytes."""
+    """The limit also holds if each character takes six bytes."""
     name = "\u00e9" * 200
     assert len(CommitNote(name, name, 2**31 - 1, Offset(2**63 - 1), name).encode().encode()) <= BROKERS_ALLOW
 

@@ -1,6 +1,6 @@
-"""The errors: one tree, texts that say what to do, and the way through a pickle.
+"""The errors form one tree, say what to do, and survive a pickle.
 
-Only text survives the way from Spark's source process to the user, so every text is pinned.
+Only the text of an error reaches the user from Spark's source process.  So these tests pin every text.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def test_error_keeps_type_text_and_attributes_in_a_pickle(error: KafkaGroupError
 
 
 def drawn_tree() -> dict[str, str]:
-    """Return the parent of each error, as the docstring of the module draws them."""
+    """Return the parent of each error in the tree that the module's docstring draws."""
     found, branch = {}, ""
     for lead, name in re.findall(r"^    (.*?)[├└]── (\w+)", errors.__doc__ or "", re.MULTILINE):
         found[name] = branch if lead else "KafkaGroupError"

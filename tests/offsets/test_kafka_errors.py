@@ -1,4 +1,4 @@
-"""The table of Kafka's error codes: its names are real, and what was decided about them is pinned."""
+"""The table of Kafka's error codes has only real names, and these tests pin its decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets are kept out of texts: those of the properties at hand, and those that this process has read."""
+"""Texts show no secret of the given properties, and no other secret that this process has read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reset writes beside an offset, and that queries take it for nobody's commit."""
+"""A reset writes a note beside an offset, and no query takes it for the note of a commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Skip markers: found again, and only for the batch they were made for."""
+"""A query reads its skip markers back, and each marker counts only for its own batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ markers = st.builds(
 )
 
 
-# -- their text
+# -- text of the markers
 
 
 @settings(max_examples=50)
@@ -78,7 +78,7 @@ def test_what_another_program_committed_is_no_marker(text: str | None) -> None:
     assert decode(text) == ()
 
 
-# -- which batch they name
+# -- batch of a marker
 
 
 def test_marker_names_the_batch_it_was_made_for() -> None:
@@ -110,7 +110,7 @@ def test_marker_of_another_partition_does_not_count() -> None:
     assert not is_marked({}, END, TP)
 
 
-# -- which of them are kept
+# -- markers that a query keeps
 
 FINISHED = BatchOffset("q", {TP: entry(0, 3), OTHER: entry(0, 3)}, rewinds=1)
 RUNNING = BatchOffset("q", {TP: entry(3, 9), OTHER: entry(3, 5)}, rewinds=2)
@@ -121,7 +121,7 @@ def test_the_first_skip_of_a_partition_leaves_one_marker() -> None:
 
 
 def test_a_partition_that_the_last_finished_batch_has_skipped_as_well_keeps_that_marker() -> None:
-    """Both batches are looked at when the query is started next, before the second one is finished."""
+    """If the query restarts before the second batch is finished, it checks the markers of both batches."""
     before: Markers = {TP: (marker(0, 3, 1),)}
     after = with_skips(before, FINISHED, RUNNING, [TP])
     assert after == {TP: (marker(0, 3, 1), marker(3, 9, 2))}
@@ -162,7 +162,7 @@ def test_right_on_the_prefix_of_the_group_covers_the_companion_group() -> None:
 
 
 def java_hash(text: str) -> int:
-    """Java's ``hashCode``, as its documentation defines it."""
+    """Return Java's ``hashCode`` of ``text``, as its documentation defines it."""
     units = memoryview(text.encode("utf-16-le")).cast("H")
     return int(sum(unit * 31 ** (len(units) - 1 - n) for n, unit in enumerate(units)) % 2**32)
 

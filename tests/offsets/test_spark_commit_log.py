@@ -1,4 +1,4 @@
-"""Which batch is finished, read from checkpoints that Spark has written (see `make_checkpoints.py`)."""
+"""The source finds the last finished batch in checkpoints of Spark (see `make_checkpoints.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a partition starts: each row of the table of ``offsets/start_position.py``, and its edges."""
+"""A partition starts as the table of ``offsets/start_position.py`` says: one test per row, and the edge cases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TP = TopicPartition("t", 1)
 ME, ANOTHER = "me", "another"
 LOG, OLD_LOG = "id of the log", "id of the log before"
 FIRST, SECOND, NEW = "first", "second", "new"
-"""Lineages: of two starts of the group, and the one of the decision."""
+"""Lineages: of two starts of the group, and of the start that the test decides."""
 
 BEFORE, NOW = LeaderEpoch(5), LeaderEpoch(7)
 
@@ -51,7 +51,7 @@ INFO = PartitionInfo(
     leader_epoch=NOW,
 )
 NAMELESS = replace(INFO, topic_id=None, leader_epoch=None)
-"""What brokers tell that have neither topic ids nor leader epochs."""
+"""The facts from brokers without topic ids and without leader epochs."""
 
 EARLIEST = StartPolicy(group_id="g", default=StartingOffset.EARLIEST, explicit={}, fail_on_data_loss=True)
 LATEST = replace(EARLIEST, default=StartingOffset.LATEST)
@@ -67,7 +67,7 @@ def note(
     initial_partition_count: int = 4,
     former: tuple[Former, ...] = (),
 ) -> CommitNote:
-    """Beside an offset: by default another query has committed it, as one batch of many."""
+    """Return the note of a committed offset, by default one of many commits of another query."""
     return CommitNote(query, topic_id, initial_partition_count, Offset(since), lineage, former)
 
 
@@ -87,7 +87,7 @@ def decide(
     info: PartitionInfo = INFO,
     tp: TopicPartition = TP,
 ) -> Start:
-    """Decide: C is ``committed`` with the note ``by``; H is ``finished``, of the same log and start."""
+    """Decide the start: C is ``committed`` with the note ``by``; H is ``finished``, of the same log and lineage."""
     processed = (
         None
         if finished is None
@@ -111,7 +111,7 @@ def explicit(offset: int | StartingOffset, *, tp: TopicPartition = TP) -> StartP
 def logged(
     start: int, until: int, *, leader_epoch: LeaderEpoch | None = NOW, topic_id: str | None = LOG
 ) -> PartitionEntry:
-    """What the batch reads that Spark will run again."""
+    """Return the range that the batch reads, which Spark will run again."""
     return PartitionEntry(OffsetRange(Offset(start), Offset(until)), leader_epoch, topic_id, FIRST)
 
 
@@ -126,7 +126,7 @@ def test_committed_offset_is_the_start_if_this_query_has_not_come_further(finish
 
 
 def test_a_start_has_the_leader_epoch_of_now() -> None:
-    """The log has everything below the position: it was looked at."""
+    """The query has checked that the log has everything below the position."""
     assert decide(50).leader_epoch == NOW
     assert decide(40, finished=60).leader_epoch == NOW
     assert decide(4, policy=LENIENT).leader_epoch == NOW
@@ -134,7 +134,7 @@ def test_a_start_has_the_leader_epoch_of_now() -> None:
 
 
 def test_committed_offset_between_log_end_and_high_watermark_is_inside_the_log() -> None:
-    """Under read_committed the log ends at the last stable offset; the group may have read further before."""
+    """With read_committed, the log ends at the last stable offset.  The group may have read further earlier."""
     start = decide(95)
     assert (start.position, start.lost) == (95, None)
 
@@ -143,7 +143,7 @@ def test_committed_offset_between_log_end_and_high_watermark_is_inside_the_log()
 def test_nobodys_offset_that_is_not_below_the_processed_offset_is_followed_and_committed_once_more_under_our_name(
     finished: int | None,
 ) -> None:
-    """A consumer's of before, or an operator's: what is there without a note is somebody's decision."""
+    """An earlier consumer or an operator has set an offset without a note, so the query follows it."""
     start = decide(50, by=None, finished=finished)
     assert (start.position, start.committed, start.durable_first, start.rewound) == (50, 50, True, False)
     assert (start.note.query_id, start.note.lineage, start.note.since) == (ME, NEW, 50)
@@ -160,7 +160,7 @@ def test_offset_that_another_query_has_raised_is_followed_whatever_it_descends_f
 
 @pytest.mark.parametrize("by", [note(ME, 0), note(ME, 40), note(ANOTHER, 0)], ids=["batch", "start", "another's"])
 def test_own_processed_offset_is_the_start_if_the_group_has_less_of_the_same_lineage(by: CommitNote) -> None:
-    """What was finished was never committed, or an older commit has arrived late: both heal."""
+    """The query could not commit its last batch, or an older commit came late.  The next commit corrects both."""
     start = decide(40, by=by, finished=60)
     assert (start.position, start.committed, start.durable_first) == (60, 40, False)
     assert (start.rewound, start.note.lineage) == (False, FIRST)
@@ -266,7 +266,7 @@ def test_rewind_policy_does_not_matter_where_nothing_went_back() -> None:
 
 
 def test_a_reset_that_was_answered_is_not_a_reset_the_next_time() -> None:
-    """With onOffsetRewind=group: the new start is in the processed offset of the next run, and in the note."""
+    """With onOffsetRewind=group, the note and the next run's processed offset contain the new start."""
     back = decide(40, by=None, finished=60, policy=replace(EARLIEST, on_rewind=RewindPolicy.GROUP))
     again = decide(40, by=back.note, finished=50, processed_lineage=back.note.lineage)
     assert (again.position, again.rewound) == (50, False)
@@ -280,7 +280,7 @@ def reset_from(previous: int | None) -> PartitionInfo:
 def test_reset_below_what_another_query_has_processed_is_a_rewind_also_where_this_query_once_stood(
     finished: int,
 ) -> None:
-    """Regression: only an event told of it, and the records were processed again whatever onOffsetRewind said."""
+    """Regression: an event reported it, but the query processed the records again, whatever onOffsetRewind said."""
     info = reset_from(70)
     with pytest.raises(OffsetRewindError, match=r"is back at 40, but the group had committed 70 before\. .*\[40, 70\)"):
         decide(40, by=None, finished=finished, info=info)
@@ -343,7 +343,7 @@ def test_an_offset_above_the_checkpoint_that_is_not_own_work_is_the_start(
 
 @pytest.mark.parametrize("committed", [60, 70, 80])
 def test_own_commit_within_the_unfinished_batch_is_no_sign_of_an_old_copy(committed: int) -> None:
-    """It was finished and committed, and Spark's own word did not become durable."""
+    """The query finished and committed the batch, but the entry in Spark's commit log did not become durable."""
     start = decide(committed, by=note(ME, 20), finished=60, logged=logged(60, 80))
     assert (start.position, start.committed) == (committed, committed)
 
@@ -390,13 +390,13 @@ def test_former_commit_of_which_the_log_has_lost_the_end_counts_up_to_there() ->
 
 
 def test_own_commit_after_a_reset_that_the_checkpoint_does_not_know_tells_of_an_old_copy() -> None:
-    """The query has gone back with the group, and its copy is older than that."""
+    """The query has followed the reset, and the copy of its checkpoint is older than the reset."""
     with pytest.raises(OutdatedCheckpointError):
         decide(50, by=note(ME, 40, lineage="later"), finished=60, processed_lineage="before")
 
 
 def test_own_commit_of_the_batch_that_ran_again_after_a_reset_is_no_sign_of_an_old_copy() -> None:
-    """Spark's log has that batch as it was planned before the reset."""
+    """Spark's log contains the batch as the query planned it before the reset."""
     again = decide(60, by=note(ME, 40, lineage="later"), finished=60, processed_lineage="before")
     assert again.position == 60
 
@@ -442,7 +442,7 @@ def test_topic_that_was_created_again_is_an_error_that_says_so(
 def test_topic_that_was_created_again_is_read_from_its_beginning_where_loss_is_accepted(
     known: dict[str, object], finished: int | None, position: int
 ) -> None:
-    """Whatever startingOffsets says: the query was reading this topic; what others have begun it goes on with."""
+    """startingOffsets does not apply: the query was reading this topic, and continues where others have begun."""
     policy = replace(LATEST, fail_on_data_loss=False)
     start = decide(**known, policy=policy)  # type: ignore[arg-type]
     assert (start.position, start.recreated, start.rewound, start.lost) == (position, True, False, None)
@@ -454,7 +454,7 @@ def test_topic_that_was_created_again_is_read_from_its_beginning_where_loss_is_a
 
 @pytest.mark.parametrize("policy", [EARLIEST, LENIENT], ids=["fail", "lenient"])
 def test_own_start_commit_in_the_new_log_shows_that_it_was_begun(policy: StartPolicy) -> None:
-    """It was created again, begun, and the process died before a batch was logged."""
+    """The query began the new topic, and its process died before it logged a batch."""
     start = decide(10, by=note(ME, 10), finished=60, processed_id=OLD_LOG, policy=policy)
     assert (start.position, start.committed, start.recreated, start.lost) == (10, 10, False, None)
 
@@ -466,7 +466,7 @@ LATE_COMMIT = pytest.mark.parametrize("on_rewind", RewindPolicy)
 def test_late_commit_of_the_old_log_is_no_rewind_where_this_query_has_begun_the_new_one(
     on_rewind: RewindPolicy,
 ) -> None:
-    """A former member has overwritten what was committed; the query goes on at its own offset and puts it back."""
+    """A former member has overwritten the commit.  The query continues at its own offset and commits it again."""
     policy = replace(EARLIEST, on_rewind=on_rewind)
     start = decide(50, by=note(topic_id=OLD_LOG), finished=20, policy=policy)
     assert (start.position, start.committed, start.durable_first) == (20, None, True)
@@ -494,7 +494,7 @@ def test_old_copy_of_the_checkpoint_is_not_told_by_offsets_of_another_log() -> N
 
 @LATE_COMMIT
 def test_late_commit_of_an_older_start_of_this_query_is_no_rewind(on_rewind: RewindPolicy) -> None:
-    """The query has decided this start again since, and has read on."""
+    """Since that commit, the query has decided this start again and has read further."""
     policy = replace(EARLIEST, on_rewind=on_rewind)
     start = decide(20, by=note(ME, 20, lineage="a"), finished=50, processed_lineage="b", policy=policy)
     assert (start.position, start.committed, start.durable_first, start.rewound) == (50, None, True, False)
@@ -514,7 +514,7 @@ def test_every_other_start_below_what_was_finished_is_a_rewind(by: CommitNote) -
         decide(20, by=by, finished=50, processed_lineage="b")
 
 
-# -- where ids are not known
+# -- unknown topic ids
 
 
 UNKNOWN_IDS = pytest.mark.parametrize(
@@ -565,7 +565,7 @@ def test_leader_epoch_whose_end_nobody_has_told_is_judged_by_the_end_of_the_log_
         decide(120, committed_epoch=BEFORE)
 
 
-# -- truncated, as the ends of leader epochs tell
+# -- truncated, according to the ends of leader epochs
 
 
 TRUNCATED = pytest.mark.parametrize(
@@ -608,7 +608,7 @@ def test_truncated_log_is_read_on_from_where_it_was_cut_where_loss_is_accepted(
 
 
 def test_end_of_a_leader_epoch_counts_no_further_than_the_log() -> None:
-    """The leader tells the end of the epoch after the end of the log, so the log may have grown meanwhile."""
+    """The leader reports the end of the epoch after the end of the log, so the log may have grown in between."""
     start = decide(100, finished=120, processed_epoch=BEFORE, epoch_ends={BEFORE: 130}, policy=LENIENT)
     assert (start.position, start.lost) == (100, (100, 120))
 
@@ -689,7 +689,7 @@ def test_first_start_at_earliest_is_the_log_start_and_has_to_be_committed_first(
 
 
 def test_first_start_at_latest_is_the_log_end_of_the_readers() -> None:
-    """The last stable offset, not the high watermark: what an open transaction holds is still to come."""
+    """This is the last stable offset, not the high watermark: the records of an open transaction are still to come."""
     start = decide(policy=LATEST)
     assert (start.position, start.committed, start.durable_first) == (90, None, True)
 
@@ -732,7 +732,7 @@ def test_partition_that_was_there_when_the_group_started_the_topic_follows_the_o
 
 
 def test_partition_starts_at_its_beginning_if_the_topic_was_started_by_commits_without_a_count() -> None:
-    """Another program has committed other partitions: nobody knows when; skipping records would be worse."""
+    """Another program has committed other partitions at an unknown time.  It would be worse to skip records."""
     info = replace(INFO, topic_started=True, initial_partition_count=None)
     assert decide(policy=LATEST, info=info).position == 10
 
@@ -771,7 +771,7 @@ def test_own_commits_go_on_from_where_this_query_has_taken_over() -> None:
 
 
 def test_who_starts_without_an_offset_does_not_know_who_had_committed_below() -> None:
-    """Regression: the group's offset may have been deleted; what this query had logged was taken for the other's."""
+    """Regression: the group's offset may have been deleted, but the query took its own logged records for another's."""
     first = decide(None, policy=LATEST).note
     assert first.since == 90
     assert decide(90, by=first._replace(query_id=ANOTHER), finished=5).others == OffsetRange(Offset(90), Offset(90))
@@ -816,7 +816,7 @@ def test_without_a_committed_offset_others_have_processed_nothing_and_this_query
 
 
 def test_a_start_that_skips_records_is_a_start_of_its_own() -> None:
-    """Equal to the committed offset it says that nothing was processed yet."""
+    """If the start in the note equals the committed offset, the query has processed nothing yet."""
     start = decide(4, by=note(ME, 2), finished=4, policy=LENIENT)
     assert (start.position, start.note.since) == (10, 10)
 
@@ -851,7 +851,7 @@ def test_start_beyond_the_log_is_an_error_with_the_exact_range() -> None:
 
 
 def test_committed_offset_beyond_the_log_is_lowered_to_its_end_and_nothing_below_is_read_twice() -> None:
-    """Deliberate: to the high watermark, not to the end for readers, which the group had passed before."""
+    """Deliberate: the high watermark, not the end for readers, because the group had passed that end before."""
     start = decide(120, finished=120, policy=LENIENT)
     assert (start.position, start.lost) == (100, (100, 120))
     assert (start.committed, start.durable_first) == (None, True)
@@ -883,7 +883,7 @@ def test_empty_log_starts_where_it_is() -> None:
     assert decide(policy=LATEST, info=empty).position == 10
 
 
-# -- whatever is known
+# -- any combination of facts
 
 
 some_offsets = st.integers(0, 30)
@@ -1071,7 +1071,7 @@ def test_a_log_of_a_restored_cluster_ends_the_query(finished: int | None) -> Non
 
 @pytest.mark.parametrize("finished", [50, 120], ids=["longer", "shorter"])
 def test_where_loss_is_allowed_a_restored_log_is_read_from_its_beginning(finished: int) -> None:
-    """What stands below the position may be other records than those that were read, from wherever on."""
+    """From some unknown offset on, the log may have other records below the position than the query has read."""
     start = decide(finished, committed_epoch=NOW, finished=finished, info=RESTORED, policy=LENIENT)
     assert (start.position, start.recreated, start.rewound, start.lost) == (10, True, False, None)
     assert (start.durable_first, start.note.lineage) == (True, NEW)

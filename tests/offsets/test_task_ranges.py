@@ -1,4 +1,4 @@
-"""Which task reads which ranges."""
+"""The source divides the ranges of a batch among tasks."""
 
 from __future__ import annotations
 
@@ -105,12 +105,12 @@ def test_however_a_batch_is_cut_every_record_is_read_once_and_in_order(
     if most is not None:
         assert all(sum(r.size for r in task.values()) <= most for task in tasks)
     if min_tasks is not None:
-        # Shares are rounded, so that of one and a half tasks a half may be missing.
+        # Shares are rounded, so a share of one and a half tasks may become one task.
         assert len(tasks) >= min(min_tasks, sum(sizes)) * 2 / 3 - 1
 
 
 def cut(ranges: list[tuple[int, int]], min_tasks: int | None, max_records: int | None) -> list[tuple[int, int, int]]:
-    """Return the number of the topic and the offsets of each task."""
+    """Return the topic number and the offsets of each task."""
     wanted = {TopicPartition(f"t{n}", 1): OffsetRange(Offset(a), Offset(b)) for n, (a, b) in enumerate(ranges, 1)}
     found: list[tuple[int, int, int]] = []
     for task in pack(wanted, TaskSizes(min_records=1, max_records=max_records, min_tasks=min_tasks)):
@@ -179,5 +179,5 @@ def test_ranges_are_cut_where_sparks_own_source_cuts_them(
     max_records: int | None,
     expected: list[tuple[int, int, int]],
 ) -> None:
-    """The facts of KafkaOffsetRangeCalculatorSuite (Spark 4.2), without empty ranges, which never come here."""
+    """The cases of KafkaOffsetRangeCalculatorSuite (Spark 4.2), without empty ranges, which `pack` never gets."""
     assert cut(ranges, min_tasks, max_records) == expected

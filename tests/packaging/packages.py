@@ -21,23 +21,23 @@ def _folders() -> dict[str, str]:
 
 
 FOLDERS = _folders()
-"""Each folder that a package is made of, and the dotted name of the package."""
+"""The folders of the package, and the dotted name of each."""
 
 TOP_FOLDERS = tuple(folder for folder in FOLDERS if "/" not in folder)
-"""Those at the top of the repository."""
+"""The folders at the top of the repository."""
 
 
 def modules() -> list[Path]:
-    """Every module in these folders."""
+    """Return every module in these folders."""
     return [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.py"))]
 
 
 def folder_of(path: Path) -> str:
-    """The folder of a module, as a key of :data:`FOLDERS`."""
+    """Return the folder of a module, as a key of :data:`FOLDERS`."""
     return path.parent.relative_to(ROOT).as_posix()
 
 
 def module_name(path: Path) -> str:
-    """The dotted name of a module."""
+    """Return the dotted name of a module."""
     package = FOLDERS[folder_of(path)]
     return package if path.stem == "__init__" else f"{package}.{path.stem}"

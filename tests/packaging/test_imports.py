@@ -1,7 +1,7 @@
 """Each module can be imported alone, and importing it stays light.
 
-Spark imports every top-level `pyspark_*` package when it looks for data sources: ours must neither fail there
-because a native library is missing, nor cost seconds.
+Spark imports every top-level `pyspark_*` package when it looks for data sources.  Our import must not take seconds, and
+must not fail if a native library is missing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ HEAVY = (
     *("fastavro", "google", "httpx2"),
 )
 
-# An interpreter that has only PySpark loaded (a dependency, and the slow part) forks a child for each module.
-# The child reports what went wrong and which heavy packages were *asked for*, installed or not.
+# An interpreter that has loaded only PySpark (a dependency, and the slow part) forks a child for each module.
+# The child reports errors, and the heavy packages that the module *requested*, installed or not.
 PROBE = """
 import importlib, json, os, sys
 import pyspark.sql.datasource, pyspark.sql.types

@@ -1,4 +1,4 @@
-"""What a package index shows: README's links lead somewhere from there, and the project has URLs."""
+"""On a package index, the links of README work, and the project has URLs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_project_has_the_urls_that_indexes_know(tmp_path: Path) -> None:
 
 
 def test_no_host_is_named_in_the_repository() -> None:
-    """The workflow takes the address from its own run, so that it holds wherever the repository is."""
+    """The workflow takes the address from its own run, which makes it correct on every host."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert "urls" not in project
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))["jobs"]

@@ -1,4 +1,4 @@
-"""What `make` says on a machine without the right Java or Python: one line, at once, with the remedy."""
+"""On a machine without the right Java or Python, `make` prints one line at once, with the remedy."""
 
 from __future__ import annotations
 

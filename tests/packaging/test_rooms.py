@@ -1,6 +1,6 @@
-"""Rooms import each other as the table in docs/architecture.md says, and so in one direction.
+"""Rooms import each other only as the table in docs/architecture.md allows, which is in one direction.
 
-Proved from the syntax tree, so imports inside functions and under `TYPE_CHECKING` count as well.
+The tests read the syntax tree, so imports inside functions and under `TYPE_CHECKING` also count.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ ROOM_OF = {package: folder for folder, package in FOLDERS.items()}
 
 
 def table(text: str) -> dict[str, set[str]]:
-    """The table of the page: the folder of each room, and those that it may import from."""
+    """Return the table of the page: the folder of each room, and the folders that it may import from."""
     found = {}
     for room, allowed in re.findall(r"^\| `([\w/]+)` \|[^|]*\|([^|]*)\|$", text, re.MULTILINE):
         names = re.findall(r"`([\w/]+)`", allowed)
-        # A room of the connector is named without it.
+        # The page names rooms of the connector without `connector/`.
         found[room] = {name if name in FOLDERS else f"connector/{name}" for name in names}
     return found
 
@@ -32,7 +32,7 @@ MAY_IMPORT = table(SECTION.partition("\n## ")[0])
 
 
 def room_of(name: str) -> str | None:
-    """The folder of the room that a dotted name belongs to; None for a name outside of the package."""
+    """Return the folder of the room that a dotted name belongs to; None for a name outside the package."""
     if name.partition(".")[0] != PACKAGE:
         return None
     while name not in ROOM_OF:
@@ -41,7 +41,7 @@ def room_of(name: str) -> str | None:
 
 
 def imported_names(source: str) -> list[str]:
-    """Dotted names that `source` imports anywhere.  ruff allows no relative imports."""
+    """Return the dotted names that `source` imports anywhere.  ruff allows no relative imports."""
     names: list[str] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -52,7 +52,7 @@ def imported_names(source: str) -> list[str]:
 
 
 def imported_rooms(source: str) -> set[str]:
-    """Rooms that `source` imports anywhere."""
+    """Return the rooms that `source` imports anywhere."""
     return {room for name in imported_names(source) if (room := room_of(name)) is not None}
 
 
@@ -79,7 +79,7 @@ def test_table_names_every_room_and_nothing_else() -> None:
 
 
 def test_imports_point_down_only() -> None:
-    TopologicalSorter(MAY_IMPORT).prepare()  # raises if there is a circle
+    TopologicalSorter(MAY_IMPORT).prepare()  # raises if there is a cycle
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))

@@ -30,7 +30,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the sources with a new folder in `coordinator`."""
+    """Return a copy of the sources with a new folder in `coordinator`."""
     copy = copied(tmp_path_factory.mktemp("grown"))
     new = copy / "coordinator" / "brand_new"
     new.mkdir()
@@ -45,7 +45,7 @@ def wheel_without_compiler(grown: Path) -> zipfile.ZipFile:
 
 
 def copied(folder: Path) -> Path:
-    """A copy of the sources: setuptools keeps build/lib beside them, and old files there get into the wheel."""
+    """Copy the sources, because setuptools would put old files from build/lib beside them into the wheel."""
     copy = folder / "source"
     copy.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -57,8 +57,8 @@ def copied(folder: Path) -> Path:
 
 
 def built(source: Path, **environment: str) -> zipfile.ZipFile:
-    """A wheel of the sources."""
-    # Without isolation, which would download setuptools: the dev extra has it.
+    """Build a wheel of the sources."""
+    # No isolation: it would download setuptools, which the dev extra already installs.
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", "."]
     env = {**os.environ, **environment}
     run = subprocess.run(command, cwd=source, env=env, capture_output=True, text=True, timeout=120, check=False)

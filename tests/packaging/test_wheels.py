@@ -1,7 +1,7 @@
-"""The wheels of `make wheels`: built from the sdist, with the C library, and refused if they need more than they say.
+"""`make wheels` builds wheels from the sdist, with the C library, and refuses those that need more than they declare.
 
-All platforms are built where zig is installed, by `make wheels` itself; here it is the one for this machine, and the
-compiler of this machine otherwise.
+`make wheels` itself builds the wheels of all platforms with zig.  These tests build the one for this machine, with its
+compiler, and also with zig if it is installed.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def test_a_library_for_musl_is_checked(here: Platform, sdist: Path, tmp_path: Pa
         check(wheel_of(tmp_path, f"musllinux_1_2_{other}", zipfile.ZipFile(wheel).read(LIBRARY)))
 
 
-# ---------------------------------------------------------------------------------- macOS, which runs nowhere here
+# ---------------------------------------------------------------------------------- macOS, which no test machine has
 
 
 def test_a_library_for_macos_that_needs_only_the_system_is_fine(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def mach_o(
     needs: tuple[str, ...] = (SYSTEM,),
     signed: bool = True,
 ) -> bytes:
-    """The header of a library for macOS."""
+    """Return the header of a library for macOS."""
     commands = [struct.pack("<6I", 0x32, 24, 1, oldest[0] << 16 | oldest[1] << 8, 0, 0)]
     for name in needs:
         text = name.encode().ljust(len(name) // 8 * 8 + 8, b"\0")
@@ -204,7 +204,7 @@ def mach_o(
 
 
 def wheel_of(folder: Path, tag: str, library: bytes) -> Path:
-    """A wheel that holds little more than this library."""
+    """Write a wheel that contains little more than this library."""
     path = folder / f"pyspark_kafka_group-1-cp311-abi3-{tag}.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(LIBRARY, library)

@@ -16,6 +16,6 @@ def test_the_oldest_versions_are_those_of_the_package() -> None:
     (oldest,) = matrix["include"]
     assert [f">={matrix['python'][0]}", f">={oldest['python']}"] == [project["requires-python"]] * 2
     floors = {text.replace(">=", "==") + ".0" for text in project["dependencies"]}
-    # All tests run on Spark 4.2.  What runs on 4.0 and 4.1 is in docs/compatibility.md.
+    # All tests run on Spark 4.2.  docs/compatibility.md lists the tests that run on 4.0 and 4.1.
     assert set(oldest["versions"].split()) <= floors | {"pyspark==4.2.0"}
     assert oldest["versions"]

@@ -1,8 +1,8 @@
 """Runs the simulation on all cores: ``python -m tests.simulation --schedules 1000000 --seed 0 --deeper 2``.
 
-Random schedules and exhaustive scopes.  One in five runs with the real shell, too.  A violation is shrunk, told
-step by step, and ends the run with status 1.
-With ``--mutants`` it tells instead which seeds catch each wrong version of the state machine.
+It runs random schedules and explores the exhaustive scopes.  One seed in five also runs with the real shell.  If an
+invariant is violated, it shrinks the run, prints it step by step, and ends with status 1.
+With ``--mutants`` it lists instead which seeds catch each wrong version of the state machine.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tests.simulation.scopes import SCOPES
 from tests.simulation.speed import quick
 
 REAL_SHELL_EVERY = 5
-"""One seed in so many also runs with the real shell, which takes four times as long."""
+"""One seed out of so many also runs with the real shell, which takes four times as long."""
 
 CHUNK = 250
-"""Seeds of one job; small, so that all cores end at about the same time."""
+"""Number of seeds in one job: small, so that all cores end at about the same time."""
 
 SEEDS_FOR_MUTANTS = 3000
 
@@ -34,7 +34,7 @@ Job = range | Scope
 
 
 def run(job: Job) -> tuple[int, int, str]:
-    """Run one job; return how many schedules and how many explored states it had, and what was violated."""
+    """Run one job.  Return its number of schedules, its number of explored states, and the text of a violation."""
     with quick():
         if isinstance(job, Scope):
             explored = explore(job)
@@ -60,7 +60,7 @@ def jobs(first: int, schedules: int, deeper: int) -> Iterator[Job]:
 
 
 def killers(number: int) -> str:
-    """Return which runs catch a mutant: the first three seeds, and the kept schedules by name."""
+    """Return a table row with the runs that catch a mutant: the first three seeds, and the names of kept schedules."""
     mutant = MUTANTS[number]
     with planted(mutant), quick():
         kept = [kept.name for kept in KEPT if check(kept.config, parse(kept.actions)) is not None]

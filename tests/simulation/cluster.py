@@ -1,7 +1,7 @@
 """A model of the Kafka cluster: topics, logs, committed offsets, and the group coordinator of both protocols.
 
-No clocks: session timeouts, heartbeats and the ends of transactions are actions of a schedule.  What stays out:
-who feeds the state machine (:mod:`tests.simulation.query`) and what is judged (:mod:`tests.simulation.world`).
+The model has no clocks: session timeouts, heartbeats and the ends of transactions are actions of a schedule.
+:mod:`tests.simulation.query` feeds the state machine, and :mod:`tests.simulation.world` judges the run.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Partitions = tuple[TopicPartition, ...]
 
 
 Record = tuple[str, int, int]
-"""Which record stands at an offset: the id of its topic, the leader epoch under which it was written, the offset."""
+"""A record: the id of its topic, the leader epoch under which it was written, and its offset."""
 
 
 @dataclass(slots=True)
 class Log:
-    """One partition: a reader gets ``[start, end)``; records from ``end`` on are in open transactions.
+    """One partition: a reader gets ``[start, end)``.  Records from ``end`` on are in open transactions.
 
-    ``epochs`` has each leader epoch and the offset with which it began.  Without a ``leader`` nobody can be asked.
+    ``epochs`` contains each leader epoch and its first offset.  Without a ``leader``, no broker answers.
     From ``replaced_from`` on, a log that was restored from an older copy has other records than before.
     """
 
@@ -44,7 +44,7 @@ class Log:
         return LeaderEpoch(self.epochs[-1][0])
 
     def truncate(self, offset: int) -> None:
-        """Let a leader take over that has nothing from ``offset`` on."""
+        """Elect a leader that lacks the records from ``offset`` on."""
         self.high = min(self.high, offset)
         self.end = min(self.end, offset)
         self.start = min(self.start, offset)
@@ -52,7 +52,7 @@ class Log:
         self.epochs = [*kept, (self.epochs[-1][0] + 1, offset)]
 
     def restore(self) -> None:
-        """Go back to a copy from before the newest leader epoch."""
+        """Restore the log from a copy that is older than the newest leader epoch."""
         _, begin = self.epochs.pop()
         self.high = min(self.high, begin)
         self.end = min(self.end, begin)
@@ -60,13 +60,13 @@ class Log:
         self.replaced_from = begin
 
     def epoch_end(self, epoch: int | None) -> Offset | None:
-        """Answer OffsetForLeaderEpoch: the end of the highest epoch that is not above ``epoch``."""
+        """Answer OffsetForLeaderEpoch: return the end of the highest epoch that is not above ``epoch``."""
         if epoch is None or epoch > self.leader_epoch:
             return None
         return Offset(min((start for later, start in self.epochs if later > epoch), default=self.high))
 
     def is_behind(self, leader_epoch: int | None) -> bool:
-        """Whether a leader epoch is one of before the log was restored from an older copy."""
+        """Return whether a leader epoch is newer than this log, because the log was restored from an older copy."""
         return leader_epoch is not None and leader_epoch > self.leader_epoch
 
     def record(self, offset: int) -> Record:
@@ -75,7 +75,7 @@ class Log:
         return self.topic_id + "'" * replaced, epoch, offset
 
     def has(self, offset: int, topic_id: str | None, leader_epoch: int | None) -> bool:
-        """Whether an offset with these credentials belongs to this log."""
+        """Return whether an offset with this topic id and leader epoch belongs to this log."""
         if differ(topic_id, self.topic_id) or self.is_behind(leader_epoch):
             return False
         end = self.epoch_end(leader_epoch)
@@ -91,7 +91,7 @@ class Stored(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """What the committed offsets of a topic tell of its beginning; the same for all its partitions."""
+    """The start of a topic, as its committed offsets show it; the same for all its partitions."""
 
     topic_id: str
     partitions: int
@@ -101,9 +101,9 @@ class Beginning(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """Offsets that were accepted and are neither committed nor aborted yet.
+    """Offsets that the broker has accepted, but has neither committed nor aborted yet.
 
-    ``abandoned``: its process is gone, or has given up on it; the transaction coordinator decides.
+    ``abandoned``: its process has died, or no longer waits for it.  The transaction coordinator then decides.
     """
 
     query: int
@@ -128,7 +128,7 @@ class OffsetStore:
 
     def land(self, offsets: dict[TopicPartition, Stored]) -> None:
         for tp, stored in offsets.items():
-            if tp in self.logs:  # a topic that is deleted takes none
+            if tp in self.logs:  # a deleted topic has no committed offsets
                 self.on_landed(tp, stored, self.committed.get(tp))
                 self.committed[tp] = stored
 
@@ -141,11 +141,11 @@ class OffsetStore:
         return next((t for t in self.open if t.query == query), None)
 
     def stable(self, tp: TopicPartition) -> bool:
-        """Whether OffsetFetch with require_stable answers for ``tp``."""
+        """Return whether OffsetFetch with require_stable answers for ``tp``."""
         return not any(tp in t.offsets for t in self.open)
 
     def beginning(self, tp: TopicPartition) -> Beginning:
-        """Return what the committed offsets of a topic tell of its beginning, as it is in this partition."""
+        """Return the start of the topic of ``tp``, as its committed offsets show it."""
         log = self.logs[tp]
         of_topic = [(other, stored) for other, stored in self.committed.items() if other.topic == tp.topic]
         notes = [s.note for _, s in of_topic if s.note is None or not differ(s.note.topic_id, log.topic_id)]
@@ -158,7 +158,7 @@ class OffsetStore:
         )
 
     def offsets(self) -> dict[TopicPartition, GroupOffset]:
-        """Return all committed offsets, as a query that starts looks at them; its own transaction has ended."""
+        """Return all committed offsets, as a query reads them at its start, when its own transaction has ended."""
         found = {tp: s for tp, s in self.committed.items() if tp in self.logs}
         return {
             tp: GroupOffset(Offset(s.offset), s.note, self.logs[tp].topic_id, s.leader_epoch) for tp, s in found.items()
@@ -167,7 +167,7 @@ class OffsetStore:
     def partition_info(
         self, tp: TopicPartition, known: Collection[LeaderEpoch], beginning: Beginning | None = None
     ) -> PartitionInfo:
-        """Return the info of ``tp``, with the ends of the leader epochs that the query has ``known``."""
+        """Return the info of ``tp``, with the ends of the leader epochs that the query knows."""
         log = self.logs[tp]
         if beginning is None or beginning.topic_id != log.topic_id:
             beginning = self.beginning(tp)
@@ -192,12 +192,12 @@ class OffsetStore:
 
 @dataclass(slots=True)
 class Client:
-    """What librdkafka knows in one process: its member id, its generation or epoch, what it was given.
+    """The state of librdkafka in one process: its member id, its generation or epoch, and its partitions.
 
     ``run``: 1 in the second run of a query that already runs.
 
-    ``released``: a static member has told the group that its process ends.  ``refused``: the group keeps its place for
-    a former process, and it has to ask again.
+    ``released``: a static member has announced the end of its process to the group.  ``refused``: the group keeps the
+    place for a former process, so this one must join again.
     """
 
     query: int
@@ -210,23 +210,23 @@ class Client:
     member: int = 0
     generation: int = 0
     owned: set[TopicPartition] = field(default_factory=set)
-    acknowledging: Partitions = ()  # being revoked, the callback has not returned
-    next_assigned: Partitions = ()  # to be assigned when it has
+    acknowledging: Partitions = ()  # being revoked: the callback has not returned yet
+    next_assigned: Partitions = ()  # the group assigns these after the callback
 
 
 @dataclass(slots=True)
 class Callback:
-    """What librdkafka calls next; ``kind`` is assign, revoke or lost."""
+    """The next callback of librdkafka; ``kind`` is assign, revoke or lost."""
 
     kind: str
     partitions: Partitions
 
 
 class Group(ABC):
-    """What both protocols share: members, who holds each partition, and the assignor.
+    """The common part of both protocols: the members, the holder of each partition, and the assignor.
 
-    ``holder`` is who was given a partition and has not given it back; ``moves`` counts how often a partition
-    went from one query to another.
+    ``holder`` is the member that has received a partition and has not released it.  ``moves`` counts how often a
+    partition moved from one query to another.
     """
 
     def __init__(self, partitions: list[TopicPartition]) -> None:
@@ -239,26 +239,26 @@ class Group(ABC):
         self.salt = 0
         self.last_id = 0
 
-    # -- what happens to the group
+    # -- changes of the group
 
     @abstractmethod
     def join(self, client: Client) -> None:
-        """Let a process become a member, or take over the place of its static predecessor."""
+        """Make a process a member, or give it the place of its static predecessor."""
 
     @abstractmethod
     def poll(self, client: Client) -> Callback | bool:
-        """Serve ``client`` once: a callback to run, or whether anything happened in the background."""
+        """Serve ``client`` once.  Return the callback to run, or whether anything happened in the background."""
 
     @abstractmethod
     def changed(self) -> None:
-        """React to members or partitions that came or went."""
+        """React to a change of members or partitions."""
 
     @abstractmethod
     def acknowledged(self, client: Client) -> Partitions:
-        """The revoke callback has returned; return what is assigned right after it."""
+        """Release the partitions of a revoke callback that has returned.  Return those of the next assign callback."""
 
     def remove(self, client: Client) -> None:
-        """The member leaves, or its session ends: what it holds is free."""
+        """Remove a member that leaves or whose session ends, and free its partitions."""
         if self.members.get(client.member) is client:
             del self.members[client.member]
             for tp in [tp for tp, member in self.holder.items() if member == client.member]:
@@ -271,30 +271,30 @@ class Group(ABC):
 
     @abstractmethod
     def accepts(self, member: int, generation: int) -> bool:
-        """Whether a commit under these credentials passes, when the broker gets it."""
+        """Return whether the broker accepts a commit of this member and generation now."""
 
     @abstractmethod
     def described(self) -> dict[int, set[TopicPartition]] | None:
-        """What DescribeConsumerGroups shows: the partitions of each member; None between two generations."""
+        """Return each member's partitions, as DescribeConsumerGroups shows them; None between two generations."""
 
     def shown(self) -> dict[int, Share] | None:
-        """What the group tells a run with availableNow of the share of each member."""
+        """Return the share of each member, as the group describes it to a run with availableNow."""
         assigned = self.described()
         return None if assigned is None else {m: Share(tps, self.target_of(m)) for m, tps in assigned.items()}
 
     def target_of(self, member: int) -> set[TopicPartition] | None:
-        """What a member is to have, where the protocol tells."""
+        """Return the target assignment of a member, if the protocol reports one."""
         return None
 
     def held_by_others(self, client: Client) -> frozenset[TopicPartition] | None:
-        """What the group has given to other queries; None while it cannot be told."""
+        """Return the partitions that the group has given to other queries; None while that is unclear."""
         shown = self.described()
         if shown is None or not self.knows(client):
             return None
         return frozenset(tp for m, tps in shown.items() if self.members[m].query != client.query for tp in tps)
 
     def take_over(self, client: Client) -> bool:
-        """Give a static member's place to its next process; tell whether there was one."""
+        """Give a static member's place to its next process.  Return whether there was a place."""
         old = next((c for c in self.members.values() if c.query == client.query), None)
         if old is None:
             return False
@@ -342,7 +342,7 @@ class Group(ABC):
 
 
 class ConsumerGroup(Group):
-    """KIP-848: no barrier; a partition is given only after its holder has acknowledged the revocation."""
+    """KIP-848, without a barrier: a partition moves only after its holder has acknowledged the revocation."""
 
     def __init__(self, partitions: list[TopicPartition]) -> None:
         super().__init__(partitions)
@@ -379,7 +379,7 @@ class ConsumerGroup(Group):
             return Callback("revoke", revoked)
         left_behind = [tp for tp, m in self.holder.items() if m == member and tp not in client.owned]
         moved = [tp for tp in left_behind if self.target.get(tp) != member]
-        if moved:  # its former process had them, and there is nobody to ask
+        if moved:  # its former process held them, and cannot acknowledge
             for tp in moved:
                 del self.holder[tp]
             return True
@@ -417,7 +417,7 @@ class ConsumerGroup(Group):
 
 
 class ClassicGroup(Group):
-    """Classic cooperative: a rebalance is a barrier, partitions that move are given in the round after."""
+    """Classic cooperative protocol: a rebalance is a barrier.  The next round assigns the partitions that move."""
 
     def __init__(self, partitions: list[TopicPartition]) -> None:
         super().__init__(partitions)
@@ -425,9 +425,9 @@ class ClassicGroup(Group):
         self.preparing = False
         self.joined: set[int] = set()
         self.assigned: dict[int, set[TopicPartition]] = {}
-        """What the last round has assigned to each member: what the coordinator tells of them."""
+        """The partitions that the last round has assigned to each member, as the coordinator describes them."""
         self.waiting: set[int] = set()
-        """The members that have not yet taken what the last round has assigned to them."""
+        """The members that have not yet received their assignment of the last round."""
 
     def join(self, client: Client) -> None:
         if client.static and self.take_over(client):
@@ -474,10 +474,10 @@ class ClassicGroup(Group):
         client.acknowledging = ()
         added, client.next_assigned = client.next_assigned, ()
         if not self.knows(client):
-            self.join(client)  # evicted inside the callback: librdkafka forgets to say so (its pull request 5604)
+            self.join(client)  # evicted inside the callback: librdkafka does not report it (its pull request 5604)
             return ()
         self._give(client, added)
-        self.changed()  # rejoins, so that what it gave back can be given
+        self.changed()  # it rejoins, so that the next round can assign the released partitions
         return added
 
     def take_over(self, client: Client) -> bool:
@@ -494,7 +494,7 @@ class ClassicGroup(Group):
         else:
             self.waiting.add(client.member)
             if owned - assigned:
-                self.changed()  # the old process was about to ask for the round that gives these to others
+                self.changed()  # the old process had yet to request the round that moves these partitions
         return True
 
     def accepts(self, member: int, generation: int) -> bool:
@@ -519,7 +519,7 @@ class ClassicGroup(Group):
 
 
 class NoGroup(Group):
-    """Nobody is a member: each query is given its partitions, and every commit passes."""
+    """A group without members: each query has its own partitions, and the broker accepts every commit."""
 
     def join(self, client: Client) -> None:
         client.member = client.member or self._new_id()
@@ -527,7 +527,7 @@ class NoGroup(Group):
         self.members = {client.member: client}
 
     def changed(self) -> None:
-        """Do nothing: there is nothing to balance."""
+        """Do nothing: no partition moves."""
 
     def poll(self, client: Client) -> Callback | bool:
         given = tuple(tp for tp in self.partitions if tp.topic in client.topics and tp not in client.owned)

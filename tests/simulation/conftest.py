@@ -1,4 +1,4 @@
-"""Ends the threads of the simulation, which are used again from run to run."""
+"""Ends the threads of the simulation, which all runs of a test share."""
 
 from __future__ import annotations
 

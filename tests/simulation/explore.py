@@ -1,7 +1,7 @@
-"""Every schedule of a small world, up to a depth: nothing is left to chance.
+"""Explores every schedule of a small world up to a depth, without random choices.
 
-States that were reached before are not gone on from again, so the number of schedules covered is far larger than the
-number of states visited.  Every state must settle without a violation.
+The exploration continues only from new states.  So it covers far more schedules than it visits states.  Every state
+must settle without a violation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.simulation.world import Action, Config, World
 
 
 class Scope(NamedTuple):
-    """A small world: how it begins, what may happen in it, and how often at most."""
+    """A small world: its first actions, the actions that may follow, and how many of them follow at most."""
 
     name: str
     config: Config
@@ -27,7 +27,7 @@ class Scope(NamedTuple):
 
 
 class Explored(NamedTuple):
-    """How many states were visited, and a violating run if there is one."""
+    """The number of visited states, and the violating run if there is one."""
 
     states: int
     violation: Violation | None = None

@@ -1,6 +1,7 @@
-"""A consumer of another program in the same group: it processes records and commits offsets without our metadata.
+"""A consumer of another program in the same group.  It processes records and commits offsets without our metadata.
 
-Its commits count as resets (docs/guarantees.md), so the world has it only with policies under which a query goes on.
+Its commits count as resets (docs/guarantees.md).  So the world uses it only with policies under which a query continues
+after a reset.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 QUERY = -1
-"""In place of a query's number."""
+"""Replaces the number of a query."""
 
 
 class Foreigner:
-    """One plain consumer.  It commits what it has processed in the same step, so it repeats nothing by itself."""
+    """A plain consumer.  It processes and commits in one step, and therefore repeats nothing on its own."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -29,7 +30,7 @@ class Foreigner:
         return self._world.group.knows(self._client)
 
     def act(self, arg: int) -> bool:
-        """Join if it has left.  Otherwise poll, process and commit; leave afterwards with bit 3 of ``arg``."""
+        """Join if it has left.  Otherwise poll, process and commit, and then leave if ``arg & 8``."""
         if not self.is_member:
             self._client = Client(QUERY, self._client.topics, client_id=self._client.client_id)
             self._world.group.join(self._client)
@@ -42,7 +43,7 @@ class Foreigner:
         return True
 
     def poll(self) -> bool:
-        """Serve the group once; give back at once what it asks for."""
+        """Poll the group once, and release revoked partitions at once."""
         due = self._world.group.poll(self._client)
         if not isinstance(due, Callback):
             return due
@@ -56,7 +57,7 @@ class Foreigner:
         self._world.group.remove(self._client)
 
     def _process(self, tp: TopicPartition, most: int) -> None:
-        """Process up to ``most`` records from the committed offset on, and commit; with 0, commit the same offset."""
+        """Process and commit up to ``most`` records from the committed offset on; with 0, commit the same offset."""
         world, log = self._world, self._world.logs.get(tp)
         stored = world.store.committed.get(tp)
         usable = log is not None and log.leader and world.store.stable(tp)
@@ -66,7 +67,7 @@ class Foreigner:
             return
         undecided = [t for t in world.logs if t.topic == tp.topic and t not in world.store.committed]
         if world.config.latest and undecided:
-            return  # with our metadata it would be forgotten which partitions the group began with
+            return  # it would overwrite our metadata, which shows with which partitions the group started
         until = min(log.end, stored.offset + most)
         world.judge_foreign(tp, stored.offset, until)
         world.store.land({tp: Stored(until, None)})

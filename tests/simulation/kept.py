@@ -1,4 +1,4 @@
-"""Schedules that are kept: what once broke the state machine, and situations that random schedules rarely reach."""
+"""Kept schedules: some once broke the state machine, others show situations that random schedules rarely reach."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.simulation.world import Config
 
 
 class Kept(NamedTuple):
-    """A run by name, and what must happen in it, as a part of its story, so that it cannot lose its point."""
+    """A named run.  Its story must contain ``part``, which shows that the run still reaches its situation."""
 
     name: str
     config: Config
@@ -262,7 +262,7 @@ KEPT = [
         ),
         "start 0 0, start 1 0, hand_over 2 0, pass_on 1 0, produce 0 0, pass_on 0 0, tick_all 0 0, reshuffle 0 0, "
         "hand_over 0 0, refresh 0 0, commit 0 0, hand_over 2 0",
-        "q0 Refresh()",  # the real shell also commits then, which is the point
+        "q0 Refresh()",  # the real shell also commits here: the run tests that
     ),
     Kept(
         "skip_marker_without_an_answer_holds_although_the_partition_has_come_back",
@@ -345,7 +345,7 @@ KEPT = [
         Config(topics=(2,), queries=("a", "a"), records=1, available_now=True, slow=("commit", "plan")),
         "start 0 0, start 1 0, tick 1 0, tick 1 0, engine 1 0, engine 1 0, engine 1 0, engine 1 0, poll_all 0 0, "
         "engine 1 0, hand_over 0 0, tick 1 0, poll_all 0 0",
-        "assigned ['a-0']; FetchPartitionInfo(epochs={('a', 0): 2})",  # the real shell also swaps here
+        "assigned ['a-0']; FetchPartitionInfo(epochs={('a', 0): 2})",  # the real shell also swaps partitions here
     ),
     Kept(
         "query_that_ends_does_not_wait_for_the_commit_of_a_topic_that_is_gone",

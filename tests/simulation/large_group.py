@@ -1,8 +1,8 @@
 """A large group in the simulated world: ``python -m tests.simulation.large_group --members 100 --partitions 10000``.
 
-All members join at once a group that has committed offsets.  Then everybody reads and commits, one member leaves, one
-dies, and the world settles.  The judge of all simulated runs is the judge here, too.  Counted are rounds, in which each
-member does one step of each kind, and commits; there is no clock.
+All members join a group with committed offsets at the same time.  Then they read and commit, one member leaves, one
+dies, and the world settles.  The judge of all simulated runs also judges this one.  It counts rounds, because there is
+no clock.  In each round, each member takes one step of each kind, and commits.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _MOST_ROUNDS = 100
 
 
 class Phases(NamedTuple):
-    """How many rounds each phase took, and how many commits there were.
+    """The number of rounds of each phase, and the number of commits.
 
     Attributes
     ----------
     settle : int
-        Until each partition has its owner, who knows where it begins.
+        Until each partition has an owner that knows its start.
     commit : int
-        Until what was produced then is committed.
+        Until all records that were produced after that are committed.
     leave, die : int
-        Until the partitions of a member that left, or was thrown out, have other owners.
+        Until the partitions of a member that left, or was evicted, have other owners.
     commits : int
-        Of all members together, over all phases.
+        Commits of all members in all phases.
     """
 
     settle: int
@@ -45,18 +45,18 @@ class Phases(NamedTuple):
 
 
 class LargeGroup:
-    """A group whose members all do the same.
+    """A group whose members all take the same steps.
 
     Parameters
     ----------
     protocol : str
         ``classic`` or ``consumer``.
     members, partitions : int
-        How many of each.
+        The number of members, and of partitions.
     """
 
     def __init__(self, protocol: str, members: int, partitions: int) -> None:
-        # Whoever fell back to `latest` would leave out the two records behind the committed offset: a loss.
+        # A member that fell back to `latest` would skip the two records behind the committed offset, and lose them.
         self.world = World(
             Config(
                 protocol=protocol,
@@ -71,12 +71,12 @@ class LargeGroup:
         self.commits = 0
 
     def run(self) -> Phases:
-        """Go through all phases.
+        """Run all phases.
 
         Raises
         ------
         Violation
-            If something was lost, repeated or invented, or does not come to an end.
+            If records were lost, repeated or invented, or if a phase does not end.
         """
         world = self.world
         for number in range(len(world.queries)):
@@ -99,7 +99,7 @@ class LargeGroup:
             if over():
                 return number
             for query in self.world.queries:
-                self.commits += query.commit is not None  # it is answered in this round
+                self.commits += query.commit is not None  # this round answers it
                 query.tick()
                 for _stage in Stage:
                     if not query.engine(0):

@@ -1,7 +1,7 @@
-"""Wrong versions of the code under test, each with one rule taken out, to show that the judge sees it.
+"""Wrong versions of the code under test, each without one rule.  They show that the judge notices the missing rule.
 
-A mutant is a text replaced in the source of one function; the text must occur exactly once, so a mutant cannot
-become a no-op unnoticed when the code changes.
+A mutant replaces a text in the source of one function.  The text must occur exactly once.  So a mutant cannot become a
+no-op unnoticed when the code changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.simulation import query
 
 
 class Mutant(NamedTuple):
-    """``old`` becomes ``new`` in ``function`` of ``module``; ``State.may_plan`` names a method."""
+    """Replaces ``old`` by ``new`` in ``function`` of ``module``.  A method has a name like ``State.may_plan``."""
 
     name: str
     module: ModuleType
@@ -419,7 +419,7 @@ MUTANTS = [
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
-    """Put ``mutant`` in place of the function it was made from."""
+    """Replace the original function by ``mutant``."""
     owner_name, _, name = mutant.function.rpartition(".")
     owner = getattr(mutant.module, owner_name) if owner_name else mutant.module
     original = inspect.getattr_static(owner, name)
@@ -428,10 +428,10 @@ def planted(mutant: Mutant) -> Iterator[None]:
     if source.count(mutant.old) != 1:
         raise AssertionError(f"{mutant.name}: {mutant.old!r} is {source.count(mutant.old)} times in {mutant.function}")
     code = "from __future__ import annotations\n" + source.replace(mutant.old, mutant.new)
-    # Globals are the module's own, locals take the new function, so nothing else of the module changes.
+    # The new function uses the module's own globals, but goes into `made`.  So nothing else in the module changes.
     made: dict[str, Any] = {}
     exec(compile(code, f"<{mutant.name}>", "exec"), vars(mutant.module), made)
-    # A function may have been imported by name into the other modules.
+    # Other modules may have imported the function by name.
     users = [owner]
     if not owner_name:
         modules = [module for path, module in sys.modules.items() if path.startswith(("pyspark_kafka_group", "tests"))]

@@ -1,8 +1,8 @@
 """Wrong versions of the code under test that a named unit test catches, and two that change nothing.
 
-The simulation does not tell most of them from the real code: what they break is rare there, or its world lacks it.  A
-test plants each mutant and runs the unit test beside it, which must fail.  What the simulation catches is in
-:mod:`tests.simulation.mutants`.
+The simulation misses most of them, because their effect is rare there, or its world lacks it.  A test plants each
+mutant and runs the unit test beside it, which must fail.  :mod:`tests.simulation.mutants` contains the mutants that the
+simulation catches.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Pinned(NamedTuple):
 
 
 class Equivalent(NamedTuple):
-    """A mutant that does what the real code does, and why."""
+    """A mutant that behaves like the real code, and the reason."""
 
     mutant: Mutant
     reason: str
 
 
 PINNED = [
-    # Caught by no schedule: what is decided on the old offset heals, because what the query has finished counts.
+    # No schedule catches it: a decision on the old offset heals, because the query's processed offset counts.
     Pinned(
         Mutant(
             "does not wait for its old commit", state, "blocked", "return commit is not None and", "return False and"
@@ -619,9 +619,9 @@ EQUIVALENT = [
 
 
 def fails(test_id: str) -> bool:
-    """Tell whether a unit test fails, with any of its parameters.
+    """Return whether a unit test fails, with any of its parameters.
 
-    It is called in this process: the mutant is planted here, and a process for each test would take minutes.
+    The test runs in this process, because the mutant is planted here.  A process for each test would take minutes.
     """
     path, _, name = test_id.partition("::")
     test = getattr(importlib.import_module(path.removesuffix(".py").replace("/", ".")), name)
@@ -635,7 +635,7 @@ def fails(test_id: str) -> bool:
 
 
 def _arguments(test: Any) -> Iterator[dict[str, Any]]:
-    """Yield what pytest would call a parametrized test with; once nothing for any other one."""
+    """Yield the arguments of each call that pytest would make; no arguments, once, for a test without parameters."""
     found = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
     choices = []
     for mark in found:

@@ -1,8 +1,8 @@
 """One Spark query: its durable logs and sink, Spark's engine, and the shell around the real state machine.
 
-What the shell does is what :mod:`pyspark_kafka_group.coordinator.group_thread` does, one action at a time;
-:mod:`tests.simulation.shell` runs the real one.  The
-logs and the sink survive a crash; everything of the process is made anew by :meth:`Query.start`.
+The shell imitates :mod:`pyspark_kafka_group.coordinator.group_thread`, one action at a time.
+:mod:`tests.simulation.shell` runs the real one.  The logs and the sink survive a crash.  :meth:`Query.start` makes the
+rest of the process anew.
 
 Each action returns whether it could happen.  Its ``arg`` (0 to 15) picks a variant; 0 is the plainest one.
 """
@@ -53,38 +53,38 @@ Epochs = dict[TopicPartition, OwnershipEpoch]
 
 
 WARMS_UP = 8
-"""Bit of the argument of ``start`` and ``restart``."""
+"""Bit of the argument of ``start`` and ``restart``: the query warms up."""
 
 MOST_FENCINGS = 3
-"""How often a run is fenced before it ends; see `TransactionalCommitter`."""
+"""The number of fencings that ends a run; see `TransactionalCommitter`."""
 
 LATER = 4
-"""Bit of the argument of ``info``: the cluster answers now, the answer arrives later."""
+"""Bit of the argument of ``info``: the cluster answers now, but the answer arrives later."""
 
 
 class Stage(IntEnum):
-    """Where Spark's engine stands."""
+    """The last step of Spark's engine."""
 
-    REPLAY = 0  # a batch of the log is unfinished: `partitions` comes first
+    REPLAY = 0  # a batch of the log is unfinished: Spark calls `partitions` first
     IDLE = 1  # until the next trigger
-    DRAFTED = 2  # `latestOffset` has read the state, and not yet planned
+    DRAFTED = 2  # `latestOffset` has read the state, but not planned yet
     PLANNED = 3  # `latestOffset` has returned
     LOGGED = 4  # offsets/N is written
     SUNK = 5  # the sink has the rows
     DONE = 6  # commits/N is written
-    ENDED = 7  # a run with availableNow has found nothing more to read
+    ENDED = 7  # a run with availableNow has nothing left to read
 
 
 class Warm(IntEnum):
-    """How far the empty batch is after which a query joins its group."""
+    """The progress of the empty batch after which a query joins its group."""
 
-    COLD = 0  # to be planned
+    COLD = 0  # not planned yet
     WARMING = 1
-    YES = 2  # finished; or there is none
+    YES = 2  # finished, or not needed
 
 
 class OutstandingCommit:
-    """A commit on its way, with the credentials it was decided under."""
+    """A commit under way, with the member and the generation under which the query decided it."""
 
     __slots__ = ("batches", "generation", "landed", "member", "offsets", "transaction")
 
@@ -98,7 +98,7 @@ class OutstandingCommit:
 
 
 class InfoRequest:
-    """PartitionInfo that were asked for; ``answer`` is what the cluster said, on its way back."""
+    """A request for the info of partitions; ``answer`` is the cluster's answer on its way back."""
 
     __slots__ = ("answer", "epochs")
 
@@ -111,25 +111,25 @@ class Query:
     """One query and, while it runs, its process."""
 
     quiet_rounds: int = 1
-    """After how many rounds in which nothing moves the world is at rest."""
+    """The world is at rest after so many rounds in which nothing moves."""
 
     def __init__(self, world: World, number: int, topics: frozenset[str]) -> None:
         self.world = world
         self.number = number
         self.topics = topics
         self.slow = world.config.slow[number]
-        # Durable: Spark's offset log, how many of its batches the commit log has, and the rows by batch.
+        # Durable: Spark's offset log, the number of its batches in the commit log, and the rows of each batch.
         self.log: list[BatchOffset] = []
         self.finished_batches = 0
         self.sink: dict[int, dict[TopicPartition, list[Record]]] = {}
         self.markers: Markers = {}
-        # For the judge: how often each partition had moved when this query last got it.
+        # For the judge: how often each partition had moved when this query last received it.
         self.acquired: dict[TopicPartition, int] = {}
-        self.dead: list[Client] = []  # of processes that crashed; the group may still count on them
-        self.hides_markers = False  # its companion group cannot be asked
+        self.dead: list[Client] = []  # of crashed processes; the group may still have them as members
+        self.hides_markers = False  # it has no access to its companion group
         self.twin: Query | None = None  # another run of the same query
         self.run = 0
-        self.shares_checkpoint = self.given_up = False  # with the other run; its user has stopped it for good
+        self.shares_checkpoint = self.given_up = False  # with the other run; stopped by its user for good
         self.fencings = 0
         self.outdated = False  # whether its checkpoint is an old copy, and the group shows that
         self.running = False
@@ -140,22 +140,22 @@ class Query:
         self.target: dict[TopicPartition, Offset] | None = None  # of a run with availableNow
         self.policy = world.policy
         self.was_new = True  # whether this process is the first
-        self.gone: set[str] = set()  # topics of which this process knows that they were deleted
-        self.untold: set[str] = set()  # for the judge: topics that are gone, which this query knew and has not told of
+        self.gone: set[str] = set()  # topics that this process knows to be deleted
+        self.untold: set[str] = set()  # for the judge: deleted topics that it has read and not reported
 
     # -------------------------------------------------------------------------------- the process
 
     def start(self, arg: int = 0) -> bool:
         """Start the process, from the checkpoint if there is one.
 
-        With :data:`WARMS_UP` it joins after an empty batch, if it would take partitions from others.
+        With :data:`WARMS_UP`, it joins after an empty batch if it would take partitions from others.
         """
         if self.running or self.ended or self.given_up:
             return False
         markers = self._read_markers()
         if markers is None:
             self.world.note(f"q{self.number} cannot read its skip markers")
-            return False  # an error says so, and its user starts it again
+            return False  # it ends with an error, and its user starts it again
         world = self.world
         self._open_producer(commit=False)
         self.fencings = 0
@@ -164,7 +164,7 @@ class Query:
             self.finished_batches = max(self.finished_batches, self.twin.finished_batches)
         self.running = True
         self.starts += 1
-        # For the judge: what was logged by this process, and under which assignment each range was planned.
+        # For the judge: the number of batches logged before, and the assignment under which each range was planned.
         self.logged_before = len(self.log)
         self.planned_under = {}
         self.was_new = not self.finished_batches
@@ -172,9 +172,9 @@ class Query:
         self.state = State(policy=self.policy)
         self.client = Client(self.number, self.topics, world.config.static, run=self.run)
         self.draft: PlannedRanges = {}
-        self.report: dict[TopicPartition, ReadRange] | None = None  # of the batch that was planned or replayed last
+        self.report: dict[TopicPartition, ReadRange] | None = None  # of the last planned or replayed batch
         self.requests: list[InfoRequest] = []
-        self.started_in: dict[TopicPartition, tuple[str, int]] = {}  # of which log, and leader, the cluster said
+        self.started_in: dict[TopicPartition, tuple[str, int]] = {}  # topic id and leader epoch in the cluster's answer
         self.commit: OutstandingCommit | None = None
         self.reads_back: tuple[TopicPartition, ...] = ()
         self.retry = False
@@ -193,7 +193,7 @@ class Query:
             self.feed(inputs.OffsetsAtStart(world.store.offsets()))
         if self._has_failed():
             return True
-        self.untold &= {tp.topic for tp in self.state.processed}  # of nothing else can it know
+        self.untold &= {tp.topic for tp in self.state.processed}  # it cannot know other topics
         self._follow()
         if self._has_failed():
             return True
@@ -206,11 +206,11 @@ class Query:
         return True
 
     def _read_markers(self) -> Markers | None:
-        """Read the skip markers of former processes; None if that fails.  A query that has logged nothing has none."""
+        """Return the skip markers of former processes; None if the read fails.  Without a log, there are no markers."""
         return None if self.hides_markers and self.log else self.markers
 
     def lose_markers(self) -> bool:
-        """The brokers forget the markers of ranges that others have committed meanwhile."""
+        """Let the brokers forget the markers of ranges that others have committed meanwhile."""
         stored = self.world.store.committed
         old = {
             tp
@@ -224,18 +224,18 @@ class Query:
         return True
 
     def undecided(self) -> list[TopicPartition]:
-        """The partitions of which neither its checkpoint nor the group knows where they begin."""
+        """Return the partitions whose start neither the checkpoint nor the group knows."""
         known = self.log[self.finished_batches - 1].entries if self.finished_batches else {}
         mine = [tp for tp in self.world.logs if tp.topic in self.topics]
         return [tp for tp in mine if tp not in known and tp not in self.world.store.committed]
 
     def _judge_held(self) -> None:
-        """A query that stays out of its group at first would decide too late what `latest` is."""
+        """Raise if the query does not join at once, and so might decide too late what `latest` is."""
         if self.warm is Warm.COLD and self.undecided():
             raise Violation("latest is later", f"q{self.number} does not join, and {self.undecided()} may be its own")
 
     def _takes_over(self) -> bool:
-        """Whether the shell lets a query that starts now stay out of the group until it is warm."""
+        """Return whether the shell keeps a query that starts now out of the group until it is warm."""
         world = self.world
         started = not self.undecided()
         return (
@@ -262,14 +262,14 @@ class Query:
         return twin
 
     def _open_producer(self, *, commit: bool) -> None:
-        """Begin as the only producer with the transactional id of this query: init_transactions."""
+        """Become the only producer with the transactional id of this query, as init_transactions does."""
         left_open = self.world.store.open_of(self.number)
         if left_open is not None:
             self.world.store.end_transaction(left_open, commit=commit)
         self.world.producers[self.number] = self
 
     def crash(self) -> bool:
-        """The process dies; the group does not know."""
+        """Let the process die.  The group does not notice it."""
         if not self.running:
             return False
         self.crashed = True
@@ -279,7 +279,7 @@ class Query:
         return True
 
     def restart(self, arg: int) -> bool:
-        """The process dies, at any step of a batch, and another takes its place, before its session ends or after."""
+        """Let the process die at any step of a batch, and start another, before the session ends or after."""
         if not self.running:
             return False
         for _ in range(arg >> 1 & 3):
@@ -290,7 +290,7 @@ class Query:
         return self.start(arg)
 
     def exit(self) -> bool:
-        """Stop the query; asked again: the time to wait for its commit is over."""
+        """Stop the query.  A second call ends the wait for its commit."""
         if not self.running:
             return False
         if self.state.ending:
@@ -322,7 +322,7 @@ class Query:
             self.commit.transaction.abandoned = True
 
     def feed(self, given: inputs.Input) -> None:
-        """Feed the state machine and carry out what it says."""
+        """Feed the state machine, and carry out its outputs."""
         world = self.world
         try:
             self.state, said = step(self.state, given)
@@ -351,7 +351,7 @@ class Query:
             self._acknowledge()
 
     def judge_event(self, event: events.Event) -> None:
-        """Take note of what the query declares."""
+        """Note the ranges that the query declares."""
         match event:
             case events.Expired() | events.Lost():
                 for tp, r in event.ranges.items():
@@ -372,13 +372,13 @@ class Query:
                         self.world.declare_changed(tp, r)
 
     def judge_failure(self, error: KafkaGroupError) -> None:
-        """Judge whether the query had to fail; then its user does what the error says."""
+        """Raise if the query had no reason to fail.  Otherwise follow the error message, as its user would."""
         if isinstance(error, DataLossError) and self.world.config.fails:
             self._tolerate()
         elif isinstance(error, OffsetRewindError) and self.world.config.asks:
             self._decide_rewind()
         elif isinstance(error, OffsetRewindError) and self._was_restored(error):
-            # Another query has begun the restored log anew, and this one does not know why (docs/guarantees.md).
+            # Another query has started the restored log anew, and this one does not know why (docs/guarantees.md).
             self.policy = replace(self.policy, on_rewind=RewindPolicy.GROUP)
             self.crash()
         elif self.twin is not None and isinstance(error, (MemberFencedError, OutdatedCheckpointError)):
@@ -389,9 +389,10 @@ class Query:
             raise Violation("the query failed", f"q{self.number}: {error}") from error
 
     def give_up(self, why: str) -> None:
-        """The user reads that there are two runs, and stops this one.
+        """Let the user read that there are two runs, and stop this one.
 
-        If the other one has ended before, this one starts again.  It needs a new checkpoint if both had copies.
+        If the other run has ended before, this one starts again.  If both had copies of the checkpoint, it then gets a
+        new one.
         """
         assert self.twin is not None
         self.world.note(f"q{self.number} run {self.run} ends: {why}")
@@ -402,14 +403,14 @@ class Query:
             self._forget_checkpoint()
 
     def times_out(self) -> bool:
-        """Whether it has waited for too long for what the other run holds."""
+        """End this run if it has waited too long for partitions of the other run.  Return whether it did."""
         if not self.running or self.twin is None or self.stage is not Stage.REPLAY:
             return False
         self.give_up("AssignmentTimeoutError")
         return True
 
     def _is_logged(self, batch: int) -> bool:
-        """Whether the other run has logged a batch under this number, so that Spark ends this run."""
+        """Return whether the other run has logged a batch under this number.  If so, Spark ends this run."""
         twin = self.twin
         if twin is None or not self.shares_checkpoint or len(twin.log) <= batch:
             return False
@@ -417,7 +418,7 @@ class Query:
         return True
 
     def _tolerate(self) -> None:
-        """The user reads that records may be lost, and lets the query go on with failOnDataLoss=false."""
+        """Let the user read that records may be lost, and set failOnDataLoss=false for the next start."""
         if not self.world.changed_topics:
             raise Violation("the query failed", f"q{self.number}: no log has changed")
         self.policy = replace(self.policy, fail_on_data_loss=False)
@@ -428,14 +429,14 @@ class Query:
         return log is not None and log.replaced_from is not None
 
     def _decide_rewind(self) -> None:
-        """The user reads that the group's offset has gone back, and says what to do then."""
+        """Let the user read that the group's offset has gone back, and set onOffsetRewind."""
         if not (self.world.rewound or self.world.lost_offsets):
             raise Violation("the query failed", f"q{self.number}: nobody has reset an offset")
         self.policy = replace(self.policy, on_rewind=RewindPolicy(self.world.config.on_rewind))
         self.crash()
 
     def _judge_resets(self, given: inputs.PartitionInfoReceived, before: State) -> None:
-        """An offset of nobody's below what this query has finished ends it, as long as no policy was set."""
+        """Raise if the query does not fail at a reset below its processed offset, although its policy is FAIL."""
         if not self.running or self.policy.on_rewind is not RewindPolicy.FAIL:
             return
         for tp, (epoch, info) in given.info.items():
@@ -445,7 +446,7 @@ class Query:
                 raise Violation("reset ignored", f"q{self.number}: {tp} is back at {info.committed}")
 
     def _judge_other_run(self, given: inputs.PartitionInfoReceived, before: State) -> None:
-        """A run that gets a partition of which another run has committed what it does not know has to end."""
+        """Raise if this run continues with a partition in which the other run has committed unknown batches."""
         if not self.running:
             return
         for tp, (epoch, info) in given.info.items():
@@ -463,7 +464,7 @@ class Query:
         return not self.running
 
     def _begin_anew(self) -> None:
-        """The user reads the error, and starts the query with a new checkpoint and a new sink."""
+        """Let the user read the error, and start the query with a new checkpoint and a new sink."""
         if len(self.log) > self.logged_before or self.stage > Stage.IDLE:
             raise Violation("refused too late", f"q{self.number} has begun a batch with a checkpoint that is too old")
         self.outdated = False
@@ -475,7 +476,7 @@ class Query:
         self.finished_batches = 0
 
     def lose_last_commit(self) -> bool:
-        """The newest file of Spark's commit log is gone, as in a checkpoint that was restored from a copy."""
+        """Lose the newest file of Spark's commit log, as in a checkpoint that was restored from a copy."""
         if self.running or not self.log or self.finished_batches < len(self.log):
             return False
         self.finished_batches -= 1
@@ -484,15 +485,15 @@ class Query:
         return True
 
     def restore_checkpoint(self, batches: int) -> bool:
-        """The checkpoint is restored from a copy of some batches before; whether the group shows that it is old."""
+        """Restore a copy of the checkpoint that lacks some batches, if the group shows that the copy is old."""
         if self.running or self.ended or len(self.log) <= batches:
             return False
         lost = self.log[-batches:]
         if not any(self._has_committed(end, tp) for end in lost for tp in end.ranges()):
-            return False  # nobody can know of the batches
+            return False  # nothing shows that these batches existed
         self.outdated = True
         for end in self.log:
-            for tp, r in end.ranges().items():  # who refuses the copy begins anew where the group stands
+            for tp, r in end.ranges().items():  # a query that refuses the copy starts anew at the group's offset
                 found = self.world.store.committed.get(tp)
                 done = 0 if found is None else found.offset
                 self.world.declare_changed(tp, OffsetRange(Offset(min(max(r.start, done), r.until)), r.until))
@@ -501,7 +502,7 @@ class Query:
         return True
 
     def _has_committed(self, end: BatchOffset, tp: TopicPartition) -> bool:
-        """Whether the group's offset says that this query has committed what a batch read of ``tp``."""
+        """Return whether the group's offset shows that this query has committed a batch's range of ``tp``."""
         found, until = self.world.store.committed.get(tp), end.entries[tp].range.until
         if found is None or found.note is None or found.offset < until or not self.world.is_current(tp, end, until):
             return False
@@ -515,7 +516,7 @@ class Query:
         return self.target is not None and self.starts > 0 and self.stage is Stage.ENDED
 
     def declare_residue(self) -> None:
-        """Declare what the end of this process may repeat: finished and not committed, or in flight."""
+        """Declare the ranges that the end of this process may repeat: finished and not committed, or in flight."""
         batch = self.state.batch
         for tp, p in self.state.owned.items():
             if p.finished is not None:
@@ -530,15 +531,15 @@ class Query:
                 self.world.declare(self, tp, r)
 
     def drop(self) -> None:
-        """Let go what the process holds, at the end of a run."""
+        """Release the resources of the process at the end of a run."""
 
     # ---------------------------------------------------------------------------------- the group
 
     def poll(self) -> bool:
-        """Let librdkafka go on, and run the callback that is due."""
+        """Let librdkafka continue, and run the callback that is due."""
         if not self.running or self.waiting or self.warm is not Warm.YES:
             return False
-        if self.state.owned and self.client.member != self.member:  # the shell's check of its identity
+        if self.state.owned and self.client.member != self.member:  # the shell checks its member id here
             self.feed(inputs.Lose(tuple(self.state.owned)))
         if self.client.refused:
             return self._join_again()
@@ -549,7 +550,7 @@ class Query:
         return True
 
     def _join_again(self) -> bool:
-        """Ask once more for the place of a former process; see `Member`."""
+        """Request the place of a former process once more; see `Member`."""
         self.world.group.join(self.client)
         if self.client.refused:
             self.world.note(f"q{self.number} is refused: the place of its former process is not free")
@@ -575,16 +576,16 @@ class Query:
             self._run(Callback("assign", next_assigned))
 
     def expire(self) -> bool:
-        """The time to drain is over."""
+        """Let the drain deadline pass."""
         if not self.running or not self.waiting:
             return False
         self.feed(inputs.Expire())
         if self.waiting:
-            self._acknowledge()  # the shell does not look whether that helped
+            self._acknowledge()  # the shell acknowledges in any case
         return True
 
     def evict(self) -> bool:
-        """The session of a member ends at the broker: of a dead process, or else of the one that runs."""
+        """End the session of a member at the broker: of a dead process, or else of the running one."""
         group = self.world.group
         for client in [*self.dead, *([self.client] if self.running else [])]:
             if group.knows(client):
@@ -593,7 +594,7 @@ class Query:
         return False
 
     def tick(self, *, settling: bool = False) -> bool:
-        """Everything but the engine goes on by one step, except for what this query is slow at."""
+        """Take one step of everything except the engine and the step in which this query is slow."""
         slow = "" if settling else self.slow
         moved = slow != "poll" and self.poll()
         moved |= self.pause_is_over()
@@ -602,7 +603,7 @@ class Query:
         return moved | self.answer_info(LATER if slow == "info" else 0)
 
     def _follow(self) -> bool:
-        """A look at the topics that there are shows that some are gone."""
+        """List the topics, and handle those that were deleted."""
         if not self.running or not self.world.config.forgets:
             return False
         before = self.state
@@ -615,7 +616,7 @@ class Query:
         return self.state is not before
 
     def forgets(self) -> bool:
-        """Whether it drops the processed offsets of topics that are gone."""
+        """Return whether the query drops the processed offsets of deleted topics."""
         return True
 
     def offsets_of(self, tp: TopicPartition) -> list[tuple[int, int | None]]:
@@ -633,18 +634,18 @@ class Query:
         return known
 
     def knows(self, topic: str) -> bool:
-        """Whether the checkpoint or the process has read of a topic."""
+        """Return whether the checkpoint or the process has read a topic."""
         return self.has_logged(topic) or (self.running and any(tp.topic == topic for tp in self.state.processed))
 
     def has_logged(self, topic: str) -> bool:
-        """Whether each checkpoint that a process may find has something of a topic."""
+        """Return whether each checkpoint that a process may find contains partitions of a topic."""
         ends = [self.log[self.finished_batches - 1], self.log[-1]] if self.finished_batches else []
         return bool(ends) and all(any(tp.topic == topic for tp in end.entries) for end in ends)
 
     # ---------------------------------------------------------------------------------- the info
 
     def answer_info(self, arg: int) -> bool:
-        """The cluster tells where partitions stand, at once or later, all of them or one."""
+        """Let the cluster answer a request for partition info: at once or later, for all partitions or all but one."""
         if not self.running or not self.requests:
             return False
         request = self.requests[-1 if arg & LATER else 0]
@@ -657,7 +658,7 @@ class Query:
         owned = self.state.owned
         world = self.world
         wanted = {tp: e for tp, e in request.epochs.items() if tp in owned and owned[tp].epoch == e}
-        # The cluster tells of what exists and has no open transaction; of the rest it is asked again.
+        # The cluster answers for partitions with a leader and no open transaction.  The query asks again for the rest.
         later = {tp for tp in wanted if tp not in world.logs or not (world.logs[tp].leader and world.store.stable(tp))}
         if wanted and later == wanted.keys():
             gone = tuple(tp for tp in later if tp not in world.logs and tp.topic not in self.state.deleted)
@@ -703,8 +704,8 @@ class Query:
             self._judge_other_run(answer, before)
 
     def _came_later(self, tp: TopicPartition, info: PartitionInfo) -> PartitionInfo:
-        """Note if the topic came under a running query; see `StartRequests`."""
-        forgets = self.world.config.forgets  # there is a pattern
+        """Mark ``info`` if the topic came later than the query; see `StartRequests`."""
+        forgets = self.world.config.forgets  # the query subscribes with a pattern
         if tp.topic in self.gone or (forgets and not self.was_new and not info.topic_started):
             return replace(info, topic_started=True, initial_partition_count=0)
         return info
@@ -724,7 +725,7 @@ class Query:
         self.commit = OutstandingCommit(offsets, self.client.member, generation, self.finished_batches)
 
     def send_commit(self, arg: int) -> bool:
-        """The commit goes on: the broker accepts or refuses it, it lands, the answer arrives."""
+        """Continue the commit: the broker accepts or refuses it, it lands, the answer arrives."""
         if not self.running:
             return False
         if self.commit is None:
@@ -741,7 +742,7 @@ class Query:
                 self._answer_commit(None)
         else:
             left_open = store.open_of(self.number)
-            if left_open is not None:  # the outcome of an earlier one is settled before the next one begins
+            if left_open is not None:  # an earlier transaction ends before the next one begins
                 store.end_transaction(left_open, commit=bool(arg & 2))
             if not group.accepts(commit.member, commit.generation):
                 evicted = commit.member not in group.members
@@ -771,7 +772,7 @@ class Query:
         return True
 
     def _be_fenced(self, *, commit: bool) -> None:
-        """Another run of this query has begun to commit; see `TransactionalCommitter`."""
+        """React to another run of this query that has begun to commit; see `TransactionalCommitter`."""
         self.fencings += 1
         if self.fencings == MOST_FENCINGS:
             self.judge_failure(MemberFencedError("Another run of this query commits"))
@@ -780,7 +781,7 @@ class Query:
         self._answer_commit("fenced")
 
     def break_commit(self, arg: int) -> bool:
-        """The commit fails: before the broker has it, or with its outcome in doubt."""
+        """Let the commit fail before the broker has it, or with its outcome in doubt."""
         if not self.running or self.commit is None:
             return False
         commit = self.commit
@@ -790,13 +791,13 @@ class Query:
                 self.world.store.end_transaction(commit.transaction, commit=False)
         elif not self.world.transactions and not commit.landed:
             if self.world.config.protocol == "assign" and self._was_set():
-                return True  # nothing was sent
+                return True  # the query has sent nothing
             self.world.late.append(commit)
         self._answer_commit("in doubt", unclear=not self.world.transactions)
         return True
 
     def _was_set(self) -> bool:
-        """Whether another program has set an offset that is to be committed; see `Commits`."""
+        """Return whether another program has set an offset that this query would commit; see `Commits`."""
         assert self.commit is not None
         owned, changed = self.state.owned, {}
         for tp, stored in self.commit.offsets.items():
@@ -813,7 +814,7 @@ class Query:
         return bool(changed)
 
     def _read_back(self) -> bool:
-        """Read the group's offsets back, where they may have changed; tell whether anything came of it."""
+        """Read the group's offsets back if they may have changed.  Return whether the state has changed."""
         before = self.state
         if not self.reads_back:
             assigned = self.world.config.protocol == "assign"
@@ -829,7 +830,7 @@ class Query:
             )
         state = self.state
         if self.running and state.ending and before.doubted and not (state.uncommitted or state.in_doubt):
-            self.leave()  # before another one arrives
+            self.leave()  # before another late commit arrives
         return (state.owned, state.doubted) != (before.owned, before.doubted)
 
     def pause_is_over(self) -> bool:
@@ -840,7 +841,7 @@ class Query:
         return True
 
     def refresh(self) -> bool:
-        """It is time to commit everything again, as with `assign`."""
+        """Commit everything again, as `assign` does from time to time."""
         if not self.running:
             return False
         self.feed(inputs.Refresh())
@@ -860,7 +861,7 @@ class Query:
     # --------------------------------------------------------------------------------- the engine
 
     def engine(self, arg: int) -> bool:
-        """Spark takes its next step."""
+        """Take Spark's next step."""
         if not self.running or self.state.ending or self.stage is Stage.ENDED:
             return False
         stage = self.stage
@@ -878,7 +879,7 @@ class Query:
             self.planned_under |= {(id(self.log[-1]), tp): e for tp, e in self.state.batch.epochs.items()}
             self.stage = Stage.LOGGED
             if arg & 3 == 3 and len(self.log) > 1:
-                self.feed(inputs.Finish(self.log[-2]))  # Spark's commit(), long after latestOffset() has said it
+                self.feed(inputs.Finish(self.log[-2]))  # Spark calls commit() long after latestOffset()
         elif stage is Stage.LOGGED:
             self._write_rows()
             self.stage = Stage.SUNK
@@ -899,7 +900,7 @@ class Query:
             self.stage = Stage.IDLE
             self.feed(inputs.Finish(self.log[-1]))
             if arg & 8:
-                return True  # said by the listener: the next trigger is far away
+                return True  # the listener has reported it: the next trigger is far away
         if self.warm is Warm.COLD:
             self.warm, self.draft, self.stage = Warm.WARMING, {}, Stage.DRAFTED
             self._plan()
@@ -916,10 +917,10 @@ class Query:
             return True
         finished |= self.state is not before
         if self.target is not None and not self.log and not self.state.owned:
-            return self._end_run()  # more members than partitions: an error says so
+            return self._end_run()  # more members than partitions: the run ends with an error
         if not self.draft and self.log:
             if self.target is None or not self.state.may_plan or arg & 8:
-                return finished  # nothing to read, or not known yet
+                return finished  # nothing to read, or the query does not know yet
             return self._end_run()
         self.stage = Stage.DRAFTED
         if not arg & 4 and self.slow != "plan":
@@ -927,9 +928,9 @@ class Query:
         return True
 
     def _look(self, limit: int, *, without_epochs: bool) -> PlannedRanges:
-        """Look where the logs end, and whether they are still the same; see `LogWatch` and `StreamPlanner`.
+        """List the log ends, check whether the logs are still the same, and plan; see `LogWatch` and `StreamPlanner`.
 
-        ``without_epochs``: librdkafka has told the ends, and the leaders can be asked again.
+        ``without_epochs``: the log ends come from librdkafka, without leader epochs, and the leaders answer again.
         """
         logs = self.world.logs
         plannable = self.state.plannable()
@@ -966,7 +967,7 @@ class Query:
         if self._has_failed():
             return {}
         if without_epochs:
-            ends = {tp: end for tp, end in ends.items() if tp not in asked}  # the next look tells the epochs
+            ends = {tp: end for tp, end in ends.items() if tp not in asked}  # the next call gets their epochs
         if self.target is not None:
             ends = {tp: min(end, self.target[tp]) for tp, end in ends.items() if tp in self.target}
         if limit:
@@ -974,7 +975,7 @@ class Query:
         return plan(plannable, ends, leader_epochs, None)
 
     def _knows_its_share(self) -> bool:
-        """Whether a run with availableNow knows what it has to read: see `AvailableNow` in the connector."""
+        """Return whether a run with availableNow knows the partitions that it must read; see `AvailableNow`."""
         group = self.world.group
         there = (self.target or {}).keys() & self.world.logs.keys()
         return (
@@ -1007,10 +1008,10 @@ class Query:
             if self.hides_markers:
                 return False
             self.markers = {**self.markers, **self.unmarked}
-            if self.twin is not None:  # they are kept under the query's id
+            if self.twin is not None:  # the brokers keep them under the query's id
                 self.twin.markers = self.markers
             if arg & 1:
-                return True  # durable, and the process has not got the answer yet
+                return True  # durable, but the process has no answer yet
             self.feed(inputs.SkipsStored(self.unmarked))
             self.unmarked = {}
         end = self.log[-1]
@@ -1021,7 +1022,7 @@ class Query:
             return False
         own = frozenset(tp for tp in elsewhere | orphaned if tp in end.entries and self._committed_it(end, tp))
         beyond = {tp for tp in orphaned - own if tp in committed and committed[tp].offset > ranges[tp].start}
-        elsewhere |= beyond  # another query had it meanwhile
+        elsewhere |= beyond  # another query has owned it meanwhile
         self.feed(inputs.Replay(end, elsewhere, own, orphaned, missing))
         if self.state.batch is not None:
             self.world.judge_replayed(self, self.state.batch)
@@ -1033,9 +1034,9 @@ class Query:
         return found is not None and is_own_commit(end, tp, Offset(found.offset), found.note)
 
     def _write_rows(self) -> None:
-        """Write the rows of the batch, as sinks do that know the numbers of their batches.
+        """Write the rows of the batch, as a sink does that knows the numbers of its batches.
 
-        One kind replaces what it has of the batch, the other does not write it again.
+        One kind of sink replaces the rows of a repeated batch.  The other kind ignores a repeated batch.
         """
         number = len(self.log) - 1
         batch = self.state.batch
@@ -1050,5 +1051,5 @@ class Query:
 
 
 def reread(end: BatchOffset) -> BatchOffset:
-    """Return ``end`` as Spark gives it back after a restart."""
+    """Return ``end`` as Spark passes it after a restart."""
     return BatchOffset.from_json(json.loads(json.dumps(end.to_json())))

@@ -1,7 +1,7 @@
-"""Threads that take turns: each runs until it waits, and only when it is told to.
+"""Threads that take turns: each runs only when the schedule resumes it, until it waits.
 
-The code under test blocks in the middle of callbacks and calls, so it needs stacks of its own.  One thread runs at a
-time and hands over at its waits, so the schedule alone decides the order.  A turn costs about 7 us.
+The code under test blocks in the middle of callbacks and calls.  Therefore it needs its own stacks.  One thread runs at
+a time, and stops where it waits.  So the schedule alone decides the order.  A turn costs about 7 us.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Abandoned(BaseException):
-    """Raised where a routine waits that will never go on: its process has died."""
+    """Raised where a routine waits and will never continue, because its process has died."""
 
 
 class _Thread:
@@ -38,9 +38,9 @@ class _Thread:
 
 
 _idle: list[_Thread] = []
-_running: list[Routine] = []  # each was resumed by the one before it
+_running: list[Routine] = []  # each has resumed the next one
 
-os.register_at_fork(after_in_child=_idle.clear)  # threads stay behind
+os.register_at_fork(after_in_child=_idle.clear)  # a fork does not copy the threads
 
 
 def end_threads() -> None:
@@ -55,7 +55,7 @@ class Routine:
     Parameters
     ----------
     call : callable
-        What to run.
+        The function to run.
     """
 
     def __init__(self, call: Callable[[], Any]) -> None:
@@ -69,7 +69,7 @@ class Routine:
         self.back.acquire()
 
     def resume(self) -> None:
-        """Let it go on until it waits or ends; raises what it raises."""
+        """Let the routine continue until it waits or ends.  Raise its error, if it has one."""
         assert not self.over
         _running.append(self)
         self._thread.go.release()
@@ -80,31 +80,31 @@ class Routine:
             raise problem
 
     def abandon(self) -> None:
-        """End it where it waits."""
+        """End the routine where it waits."""
         if not self.over:
             self.abandoned = True
             self.resume()
 
     def wait(self) -> None:
-        """Wait for the next turn; on its own thread."""
+        """Wait for the next turn.  The routine's own thread calls this."""
         self.back.release()
         self._thread.go.acquire()
         if self.abandoned:
             raise Abandoned
 
     def run_to_its_end(self) -> None:
-        """Run the call; on its own thread."""
+        """Run the call.  The routine's own thread calls this."""
         try:
             if not self.abandoned:
                 self._call()
         except Abandoned:
             pass
-        except BaseException as problem:  # goes to whoever has resumed it
+        except BaseException as problem:  # `resume` raises it
             self._problem = problem
         self.over = True
 
 
 def wait() -> None:
-    """Wait for the next turn, if this is a routine."""
+    """Wait for the next turn, if the caller is a routine."""
     if _running:
         _running[-1].wait()

@@ -1,4 +1,4 @@
-"""Random schedules from seeds, and what is left of a failing one after shrinking."""
+"""Draws random schedules from seeds, and shrinks failing ones."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ FAULTS: dict[str, dict[str, int]] = {
     "assigned": {"restart": 2, "exit": 1, "break": 2},
     "all": {"crash": 1, "restart": 2, "evict": 2, "expire": 10, "exit": 1, "break": 3},
 }
-"""What may go wrong in a run.  Only ``none`` and ``commits`` are calm: there nothing may be processed twice."""
+"""The faults of a run.  Only ``none`` and ``commits`` are calm: with these, a query may process no record twice."""
 
 RARE: dict[int, tuple[str, dict[str, int]]] = {
     5: ("markers", {"hide": 4, "unmark": 10, "crash": 2, "restart": 3, "evict": 2}),
     9: ("another program", {"crash": 1, "restart": 2, "evict": 1, "expire": 4, "exit": 1, "break": 2}),
     13: ("two runs", {"twin": 12, "restart": 1, "crash": 1, "evict": 1, "exit": 1, "break": 1, "expire": 2}),
 }
-"""Faults that come with a few of the seeds: those that have this rest when divided by :data:`RARE_EVERY`.
+"""Faults of a few seeds.  The key is the remainder of the seed divided by :data:`RARE_EVERY`.
 
-Of those that can be divided by 5, each also runs with the real shell."""
+A seed that is divisible by 5 also runs with the real shell."""
 
 RARE_EVERY = 20
 
@@ -62,18 +62,18 @@ FAULTS_OF = {**FAULTS, **dict(RARE.values())}
 _QUERIES = [("a", "a"), ("a", "a"), ("a", "a", "a"), ("ab", "ab"), ("a", "b"), ("ab", "a"), ("ab", "b", "a"), ("a",)]
 CONTAINS = {"batch": ("engine",), "tick": ("info", "commit", "poll")}
 SLOW = ("", "", "", "engine", "plan", "info", "commit", "poll")
-"""What one query may be slow at for a whole run: the others then get far meanwhile."""
+"""The step in which one query may be slow for a whole run, while the others get far ahead."""
 
 _WEIGHTED: dict[tuple[object, ...], tuple[list[tuple[str, int]], list[int]]] = {}
 
 
 def config_of(rng: random.Random, rare: str | None = None) -> tuple[Config, str]:
-    """Draw a configuration; small ones come often, because they find most."""
+    """Draw a configuration.  Small ones are frequent, because they find most violations."""
     faults = rare or rng.choice(list(FAULTS))
     queries = rng.choice(_QUERIES) if rng.random() < 0.97 else ("ab", "ab", "a", "b")
     most = 1 if rng.random() < 0.5 else 3
     if faults == "markers":
-        queries = rng.choice(_QUERIES[:3])  # that leave ranges to each other
+        queries = rng.choice(_QUERIES[:3])  # queries that leave ranges to each other
     topics = tuple(rng.randint(1, most) for _ in range(len({letter for q in queries for letter in q})))
     config = Config(
         protocol=rng.choice(("consumer", "classic")),
@@ -142,7 +142,7 @@ def actions_of(rng: random.Random, config: Config, faults: str) -> list[Action]:
 
 
 def from_seed(seed: int) -> tuple[Config, list[Action]]:
-    """Return the run that ``seed`` stands for."""
+    """Return the run of ``seed``."""
     rng = random.Random(seed)
     rare, _ = RARE.get(seed % RARE_EVERY, (None, {}))
     config, faults = config_of(rng, rare)
@@ -164,14 +164,14 @@ def _world(config: Config, *, real_shell: bool, story: list[str] | None = None) 
 
 
 def check(config: Config, actions: Sequence[Action], *, real_shell: bool = False) -> Violation | None:
-    """Run, and return what was violated.
+    """Run a schedule, and return the violation, if any.
 
     Parameters
     ----------
     config, actions
         The run.
     real_shell : bool
-        Whether processes run the real shell, and not only the real state machine.
+        Whether processes run the real shell as well as the real state machine.
     """
     try:
         with _world(config, real_shell=real_shell) as world:
@@ -184,7 +184,7 @@ def check(config: Config, actions: Sequence[Action], *, real_shell: bool = False
 def shrink(
     config: Config, actions: Sequence[Action], kind: str, *, real_shell: bool = False
 ) -> tuple[Config, list[Action]]:
-    """Return a smaller run that violates the same invariant; no single action of it can be left out."""
+    """Return a smaller run that violates the same invariant, and that needs each of its actions."""
 
     def fails(config: Config, actions: Sequence[Action]) -> bool:
         found = check(config, actions, real_shell=real_shell)
@@ -208,7 +208,7 @@ def shrink(
 
 
 def _simplify(config: Config, left: list[Action], fails: Callable[[Config, Sequence[Action]], bool]) -> bool:
-    """Set the arguments to 0 where that still fails; tell whether any could be."""
+    """Set each argument to 0 if the run still fails with it.  Return whether any has changed."""
     changed = False
     for at, action in enumerate(left):
         if action.arg:
@@ -232,7 +232,7 @@ def _simpler(config: Config) -> Iterator[Config]:
 
 
 def tell(config: Config, actions: Sequence[Action], *, real_shell: bool = False) -> str:
-    """Return the run in full, as a text that a person can follow and :func:`parse` can read."""
+    """Return the whole run as a text that people can follow, and that :func:`parse` can read."""
     story: list[str] = []
     try:
         with _world(config, real_shell=real_shell, story=story) as world:

@@ -1,6 +1,6 @@
-"""The small worlds that are explored exhaustively.
+"""The small worlds that the simulation explores exhaustively.
 
-The depth is what the fast tests visit; ``python -m tests.simulation --deeper 2`` goes on.
+The fast tests explore to the depth of each scope.  ``python -m tests.simulation --deeper 2`` explores two steps deeper.
 """
 
 from __future__ import annotations

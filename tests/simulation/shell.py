@@ -1,8 +1,8 @@
 """One Spark query whose process runs the real shell: the group thread, its membership, its commits, its plans.
 
-What a schedule does is what it does to :class:`~tests.simulation.query.Query`, so the same runs judge both.  There the
-shell is imitated, which is fast enough for exhaustive exploration; here it is real.  A step lets one of its threads go
-on until it waits.
+A schedule has the same effects as on :class:`~tests.simulation.query.Query`, so the same runs judge both.  That class
+imitates the shell, which is fast enough for exhaustive exploration.  Here the shell is real.  In a step, one of its
+threads continues until it waits.
 """
 
 from __future__ import annotations
@@ -58,33 +58,33 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TURN_S = 0.05
-"""How much time a turn of the group thread takes."""
+"""The duration of a turn of the group thread."""
 
 TICK_S = 11.0
-"""How much time passes with each tick: longer than any pause of the shell, shorter than its patience."""
+"""The time that passes with each tick: longer than any pause of the shell, shorter than its timeouts."""
 
 LONG_S = 1e6
-"""How long partitions may drain: until the schedule says that the time is over."""
+"""The drain timeout: so long that only the schedule ends it."""
 
 _MOST_TURNS = 1000
 
 
 class ShellQuery(Query):
-    """A query of which each process runs the real shell."""
+    """A query whose processes run the real shell."""
 
     def __init__(self, world: World, number: int, topics: frozenset[str]) -> None:
         super().__init__(world, number, topics)
-        # What is due by the clock may take some rounds in which nothing else moves.
+        # Actions that the clock triggers may take some rounds in which nothing else moves.
         self.quiet_rounds = 8 if world.config.log_changes else 3
         self.now = 0.0
         self.group: Membership | None = None
         self.group_routine: routines.Routine | None = None
         self.commit_routine: routines.Routine | None = None
-        self.call: routines.Routine | None = None  # of Spark, that waits
+        self.call: routines.Routine | None = None  # a call of Spark that waits
         self.member_client: SimulatedMember
 
     @property
-    def state(self) -> State:  # type: ignore[override]  # it is the shell's
+    def state(self) -> State:  # type: ignore[override]  # the shell keeps the state
         assert self.group is not None
         return self.group.state
 
@@ -136,7 +136,7 @@ class ShellQuery(Query):
                 self.target = log_ends_now(settings, self.watch)
                 self.planner = AvailableNow(settings, self.watch, dict(self.target))
             self.group.start(unfinished, warms_up=warms_up)
-        except UnknownTopicError:  # it does not exist just now
+        except UnknownTopicError:  # the topic does not exist at the moment
             self._end()
             return False
         except AuthenticationError:
@@ -150,8 +150,8 @@ class ShellQuery(Query):
         self.warm = Warm.COLD if self.group.held else Warm.YES
         self._judge_held()
         known = {tp.topic for tp in self.state.processed}
-        self.untold &= known  # of nothing else can it know
-        if known:  # what the checkpoint does not know counts as added to `subscribe`
+        self.untold &= known  # it cannot know other topics
+        if known:  # a topic that the checkpoint lacks counts as added to `subscribe`
             world.anywhere |= {tp for tp in world.partitions if tp.topic in self.topics - known}
         self.turn()
         self._look_around()
@@ -197,7 +197,7 @@ class ShellQuery(Query):
         self._die()
 
     def _drive_out(self) -> None:
-        """Let the group thread go on until it has left."""
+        """Let the group thread continue until it has left the group."""
         assert self.group is not None
         for _ in range(_MOST_TURNS):
             if not self.group.alive:
@@ -208,7 +208,7 @@ class ShellQuery(Query):
         raise Violation("stuck", f"q{self.number} does not leave the group")
 
     def _die(self) -> None:
-        """Nothing of the process goes on."""
+        """End all threads of the process."""
         self._enter()
         self.dying = True
         for routine in (self.call, self.group_routine, self.commit_routine):
@@ -218,21 +218,21 @@ class ShellQuery(Query):
         self._end()
 
     def drop(self) -> None:
-        """Let the threads go, at the end of a run."""
+        """End the threads at the end of a run."""
         if self.running:
             self.world.story = None
             self._die()
 
     def forgets(self) -> bool:
-        return any(tp.topic in self.topics for tp in self.world.logs)  # else it stays subscribed to what is gone
+        return any(tp.topic in self.topics for tp in self.world.logs)  # otherwise it stays subscribed to deleted topics
 
-    # ------------------------------------------------------------------------- what the shell meets
+    # ---------------------------------------------------------------------- the shell's surroundings
 
     def _enter(self) -> None:
         SCENE.query = self
 
     def turn(self, *, polls: bool = False) -> None:
-        """Let the group thread go on until it waits."""
+        """Let the group thread continue until it waits."""
         routine = self.group_routine
         if routine is None or routine.over:
             return
@@ -242,14 +242,14 @@ class ShellQuery(Query):
         routine.resume()
 
     def waits_in_a_call(self, seconds: float) -> None:
-        """Spark's call waits for something to change."""
+        """Let Spark's call wait for a change."""
         self.now += seconds
         if self.call is not None:
             self.call.wait()
             self._enter()
 
     def blame(self, found: Violation) -> None:
-        """Keep a finding until the step is over: here the shell would take it for an error of its own."""
+        """Keep a violation until the step is over.  Here the shell would take it for its own error."""
         self.violation = self.violation or found
 
     def note_event(self, event: events.Event) -> None:
@@ -257,7 +257,7 @@ class ShellQuery(Query):
             self.judge_event(event)
 
     def note_commit(self, command: Commit) -> None:
-        """A commit is sent."""
+        """Note a commit that the shell sends."""
         offsets: dict[TopicPartition, Stored] = {}
         for tp, (epoch, offset, leader_epoch, note) in command.entries.items():
             if tp not in self.state.owned or self.state.owned[tp].epoch != epoch:
@@ -272,7 +272,7 @@ class ShellQuery(Query):
         return self.executors["kafka-group-requests"]
 
     def _ask(self, call: Callable[[], T]) -> T | None:
-        """Run what Spark's thread does; None if the query ends of it, or is ending."""
+        """Run a call of Spark's thread.  Return None if the query fails because of it, or is ending."""
         self._enter()
         try:
             return call()
@@ -283,7 +283,7 @@ class ShellQuery(Query):
             return None
 
     def _look_around(self) -> None:
-        """Look what has become of the process after a step."""
+        """Check the process after a step: raise a violation, and handle an error or its end."""
         if self.violation is not None:
             raise self.violation
         if not self.running or self.group is None:
@@ -297,7 +297,7 @@ class ShellQuery(Query):
     def _has_moved(self, before: State) -> bool:
         if not self.running or self.state is before:
             return False
-        # A look at what is committed may take an epoch and change nothing.
+        # A read of the committed offsets may use an epoch and change nothing else.
         return replace(self.state, last_epoch=before.last_epoch) != before
 
     def _failed(self, error: KafkaGroupError) -> None:
@@ -348,7 +348,7 @@ class ShellQuery(Query):
         self.pause_is_over()
         committed = slow != "commit" and self.send_commit(0)
         self.answer_info(LATER if slow == "info" else 0)
-        # Deliberate: as a whole.  What the clock begins, a look at what is committed say, may come to nothing.
+        # Deliberate: compares the whole state.  An action of the clock, such as a read-back, may change nothing.
         return polled or committed or self._has_failed() or self._has_moved(before)
 
     def pause_is_over(self) -> bool:
@@ -374,7 +374,7 @@ class ShellQuery(Query):
         return self._has_failed() or self._has_moved(before)
 
     def _follow(self) -> bool:
-        return False  # the shell looks at its topics by the clock
+        return False  # the clock decides when the shell lists its topics
 
     def send_commit(self, arg: int) -> bool:
         if not self.running:
@@ -417,7 +417,7 @@ class ShellQuery(Query):
             self.stage = Stage.IDLE
             self._ask(lambda: group.finish(self.log[-1]))
             if arg & 8 or not self.running:
-                return True  # said by the listener: the next trigger is far away
+                return True  # the listener has reported it: the next trigger is far away
         if self.warm is Warm.COLD:
             self.warm, self.draft, self.stage = Warm.WARMING, {}, Stage.DRAFTED
             self._plan()
@@ -445,7 +445,7 @@ class ShellQuery(Query):
         return True
 
     def _run_on(self, planner: AvailableNow, max_rows: int | None) -> bool:
-        """Let the call go on that looks for the next batch of a run with availableNow; tell whether it is over."""
+        """Continue the call that plans the next batch of a run with availableNow.  Return whether it is over."""
         group = self.group
         assert group is not None
         if self.call is None or self.call.over:
@@ -510,7 +510,7 @@ class ShellQuery(Query):
 
 
 class _Events:
-    """Takes the events of one process, for the judge."""
+    """Passes the events of one process to the judge."""
 
     def __init__(self, query: ShellQuery) -> None:
         self._query = query
@@ -522,7 +522,7 @@ class _Events:
 
 
 def _told_step(state: State, given: inputs.Input) -> tuple[State, tuple[Output, ...]]:
-    """Take a step, and let the judge see it."""
+    """Take a step, and show it to the judge."""
     query = SCENE.query
     if type(given) is inputs.Leave:
         query.declare_residue()
@@ -554,9 +554,9 @@ _REPLACED: list[tuple[Any, dict[str, object]]] = [
 
 @contextmanager
 def shell() -> Iterator[None]:
-    """Let the shell meet the simulated world."""
+    """Connect the shell to the simulated world."""
     originals = [(vars(module), {name: vars(module)[name] for name in names}) for module, names in _REPLACED]
-    logging.disable(logging.CRITICAL)  # that a query fails is told by its error
+    logging.disable(logging.CRITICAL)  # the error of a query that fails is enough
     for module, names in _REPLACED:
         vars(module).update(names)
     try:

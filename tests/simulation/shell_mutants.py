@@ -1,4 +1,4 @@
-"""Wrong versions of the shell, each with one rule taken out; runs with the real shell must catch them."""
+"""Wrong versions of the shell, each without one rule.  Runs with the real shell must catch them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the shell of the state machine meets in the simulated world, in place of clocks, threads, clients and brokers.
+"""Replaces the clocks, threads, clients and brokers around the shell of the state machine.
 
-Each stand-in belongs to the process that is running when it is made.  Only what talks to the cluster is replaced; what
-the shell decides, it decides itself.
+Each stand-in belongs to the process that is running when it is made.  The rest of the shell is real, and makes all
+decisions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class _Scene:
-    """Whose code is running."""
+    """The query whose code is running."""
 
     query: ShellQuery
 
@@ -53,7 +53,7 @@ SCENE = _Scene()
 
 
 class Clock:
-    """In place of the module :mod:`time`: each process has a clock, which the schedule moves."""
+    """Replaces the module :mod:`time`: each process has a clock, and the schedule moves it."""
 
     def monotonic(self) -> float:
         return SCENE.query.now
@@ -68,12 +68,12 @@ CLOCK = Clock()
 
 
 def new_lineage() -> str:
-    """Name a start: in place of :func:`pyspark_kafka_group.offsets.commit_metadata.new_lineage`."""
+    """Name a start, as :func:`pyspark_kafka_group.offsets.commit_metadata.new_lineage` does."""
     return SCENE.query.world.new_lineage()
 
 
 class _Answer(Future[T]):
-    """Whoever waits for it lets the executor go on meanwhile."""
+    """A future whose :meth:`result` lets the executor continue until there is a result."""
 
     def __init__(self, executor: Executor) -> None:
         super().__init__()
@@ -87,13 +87,13 @@ class _Answer(Future[T]):
 
 
 def wait_for(answers: Iterable[Future[Any]], timeout: float | None = None) -> None:
-    """In place of :func:`concurrent.futures.wait`."""
+    """Wait, as :func:`concurrent.futures.wait` does."""
     for answer in answers:
         answer.result(timeout)
 
 
 class Executor:
-    """In place of a :class:`DaemonExecutor`: the schedule runs its calls."""
+    """Replaces :class:`DaemonExecutor`: the schedule runs its calls."""
 
     def __init__(self, name: str) -> None:
         self.calls: deque[Callable[[], None]] = deque()
@@ -118,13 +118,13 @@ class Executor:
         return True
 
     def run(self) -> None:
-        """Run all that is there, and not what comes of it."""
+        """Run all waiting calls, but not those that they submit."""
         for _ in range(len(self.calls)):
             self.run_one()
 
 
 class Threading:
-    """In place of the module :mod:`threading`."""
+    """Replaces the module :mod:`threading`."""
 
     class Thread:
         """The group thread: a routine of its process."""
@@ -136,7 +136,7 @@ class Threading:
             SCENE.query.group_routine = routines.Routine(self._target)
 
     class Condition:
-        """Who waits looks once; the schedule decides when it looks again."""
+        """A waiting call checks its condition once.  The schedule decides when it checks again."""
 
         def __enter__(self) -> None: ...
 
@@ -151,7 +151,7 @@ class Threading:
             return condition()
 
     class Event:
-        """Set once."""
+        """An event that is set once."""
 
         def __init__(self) -> None:
             self._is_set = False
@@ -185,7 +185,7 @@ class TurnMailbox(Mailbox):
 
 
 class SimulatedMember:
-    """In place of :class:`Member`: what the simulated group tells this process."""
+    """Replaces :class:`Member`: passes the callbacks of the simulated group to this process."""
 
     def __init__(self, _: GroupSettings, *, client_id: str, callbacks: Callbacks) -> None:
         self._query = SCENE.query
@@ -256,7 +256,7 @@ class SimulatedMember:
 
 
 class SimulatedFixedMember(SimulatedMember):
-    """In place of :class:`FixedMember`: it is in no group."""
+    """Replaces :class:`FixedMember`, which is in no group."""
 
     def __init__(self, settings: GroupSettings, *, callbacks: Callbacks) -> None:
         super().__init__(settings, client_id="", callbacks=callbacks)
@@ -269,7 +269,7 @@ class SimulatedFixedMember(SimulatedMember):
 
 
 class WatchedCommits(Commits):
-    """The real ones, under the eyes of the judge."""
+    """The real commits, which the judge watches."""
 
     def __init__(self, settings: GroupSettings, *, answered: Callable[[Exception | None], None], **others: Any) -> None:
         self._query = SCENE.query
@@ -292,7 +292,7 @@ class WatchedCommits(Commits):
 
 
 class SimulatedCommitter:
-    """Commits to the simulated cluster, in as many steps as the schedule wants."""
+    """Commits to the simulated cluster, in as many steps as the schedule takes."""
 
     def __init__(self, *_: object, **__: object) -> None:
         self._query = SCENE.query
@@ -321,7 +321,7 @@ class SimulatedCommitter:
         assert commit is not None
         self._fail_if_told(commit)
         left_open = store.open_of(query.number)
-        if left_open is not None:  # the outcome of an earlier one is settled before the next one begins
+        if left_open is not None:  # an earlier transaction ends before the next one begins
             store.end_transaction(left_open, commit=bool(query.commit_how & 2))
         if not group.accepts(member, generation):
             name = "ILLEGAL_GENERATION" if member in group.members else "UNKNOWN_MEMBER_ID"
@@ -363,7 +363,7 @@ class SimulatedCommitter:
 
 
 class SimulatedPlainCommitter(SimulatedCommitter, PlainCommitter):
-    """Can read back, too."""
+    """A committer that can also read offsets back."""
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         return {tp: _committed(self._query.world, tp) for tp in partitions}
@@ -378,7 +378,7 @@ def _committed(world: World, tp: TopicPartition) -> CommittedOffset | None:
 
 
 class SimulatedOffsets(GroupOffsets):
-    """What the simulated cluster answers; what follows from several answers is the real one's."""
+    """Returns the answers of the simulated cluster.  The real class combines several answers."""
 
     def __init__(self, *_: object, **__: object) -> None:
         self._query = SCENE.query
@@ -470,7 +470,7 @@ class SimulatedOffsets(GroupOffsets):
 
 
 class SimulatedSkipStore:
-    """Skip markers that survive the process."""
+    """Keeps skip markers beyond the life of the process."""
 
     def __init__(self, *_: object, **__: object) -> None:
         self._query = SCENE.query
@@ -491,7 +491,7 @@ class SimulatedSkipStore:
 
 
 class SimulatedLogEnds:
-    """In place of :class:`LogEnds`."""
+    """Replaces :class:`LogEnds`."""
 
     def __init__(self, *_: object, **__: object) -> None:
         self._query = SCENE.query

@@ -1,4 +1,4 @@
-"""The model of the group coordinator does what brokers do, as far as the invariants depend on it."""
+"""The model of the group coordinator behaves like brokers, as far as the invariants depend on it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def client(query: int) -> Client:
 
 
 def settled(group: Group, *clients: Client) -> None:
-    """Let everybody poll, and acknowledge at once, until nothing happens any more."""
+    """Let all clients poll, and acknowledge revocations at once, until nothing happens."""
     while sum(served(group, each) for each in clients):
         pass
 
@@ -40,7 +40,7 @@ def served(group: Group, each: Client) -> bool:
 
 
 def until_revoked(group: Group, *clients: Client) -> Client:
-    """Poll until somebody is asked to give something back; return who."""
+    """Poll until the group revokes partitions from a client.  Return that client."""
     for _ in range(10):
         for each in clients:
             due = group.poll(each)

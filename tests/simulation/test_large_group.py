@@ -1,4 +1,4 @@
-"""A hundred members that join a group with commits at once."""
+"""A hundred members join a group with committed offsets at the same time."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ PARTITIONS = 300
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_hundred_members_settle_in_as_few_rounds_as_ten(protocol: str) -> None:
-    """None loses a record, or begins where it should not; the rounds do not grow with the members."""
+    """No member loses a record or starts at a wrong offset.  The rounds do not grow with the members."""
     with quick():
         few = LargeGroup(protocol, 10, PARTITIONS).run()
         many = LargeGroup(protocol, 100, PARTITIONS).run()
     assert many._replace(commits=0) == few._replace(commits=0)
-    # Each member commits what it had read, and few of them once more for what has moved.
+    # Each member commits its batch.  A few members commit once more, for partitions that have moved.
     assert 100 <= many.commits <= 300
 
 
 def test_a_member_that_falls_back_to_starting_offsets_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a client does that takes a refused answer for "there is no committed offset" (platformatic/kafka#267)."""
+    """A client that takes a refused answer for "there is no committed offset" does this (platformatic/kafka#267)."""
     told = OffsetStore.partition_info
 
     def refused_once(self: OffsetStore, tp: TopicPartition, *more: object) -> object:

@@ -1,4 +1,4 @@
-"""The real shell in the simulated world: one schedule in five of ``test_simulation`` runs with it, too."""
+"""The real shell in the simulated world.  One schedule in five of ``test_simulation`` also runs with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.simulation.shell_mutants import SHELL_MUTANTS
 from tests.simulation.speed import quick
 
 MUTANT_SCHEDULES = 1200
-"""Within how many schedules each mutant must be caught; most are within the first fifty."""
+"""The maximum number of schedules to catch a mutant.  Fifty are enough for most of them."""
 
 
 @pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept.name)
@@ -37,7 +37,7 @@ def test_seed_gives_the_same_run_every_time() -> None:
 
 
 def test_run_leaves_no_thread_that_waits() -> None:
-    """Threads are used again; a run that kept some would need more each time."""
+    """Runs share threads.  If a run kept some, the next run would start new ones."""
     for seed in range(3):
         assert check(*from_seed(seed), real_shell=True) is None
     before = threading.active_count()

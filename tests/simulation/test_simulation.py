@@ -1,8 +1,8 @@
 """The real state machine in a simulated world: no random schedule may violate an invariant.
 
-``SIMULATION_SCHEDULES`` sets how many schedules run, ``SIMULATION_SEED`` the first seed, ``SIMULATION_DEEPER`` how many
-steps deeper the small worlds are explored; a failure prints the shrunk run, which can be kept in
-:mod:`tests.simulation.kept`.
+``SIMULATION_SCHEDULES`` sets how many schedules run, and ``SIMULATION_SEED`` sets the first seed.
+``SIMULATION_DEEPER`` sets how many steps deeper the tests explore the small worlds.  A failure prints the shrunk run.
+You can keep that run in :mod:`tests.simulation.kept`.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ MISTAKES = {
     "crashes and deadlines": "own processed offset forgotten",
     "static members": "own processed offset forgotten",
 }
-"""For the exhaustive scopes: a mistake that each must find."""
+"""The mistake that each exhaustive scope must find."""
 
 MUTANT_SCHEDULES = 3000
-"""Within how many schedules each mutant must be caught; most are within the first hundred."""
+"""The maximum number of schedules to catch a mutant.  A hundred are enough for most of them."""
 
 TWO_RUNS = range(13, 1000, RARE_EVERY)
 FAULTS = {
@@ -64,15 +64,15 @@ FAULTS = {
     "ends: MemberFencedError": TWO_RUNS,
     "cannot read its skip markers": range(5, 1000, RARE_EVERY),
 }
-"""What the story of a run says of faults that are rare, and with one of which seeds each must happen."""
+"""For each rare fault, a text of the story, and seeds of which at least one must produce the fault."""
 
 ALL_WITHIN_SCHEDULES = 20_000
-"""Within how many schedules everything must have happened that can; changes of logs are rare."""
+"""The maximum number of schedules to produce every input and every transition.  Changes of logs are rare."""
 
 
 @pytest.mark.timeout(300 + SCHEDULES / 100 + 300 * DEEPER)
 def test_no_schedule_violates_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
-    """In processes of their own, on all cores."""
+    """The schedules run in separate processes, on all cores."""
     command = [sys.executable, "-m", "tests.simulation", "--seed", str(FIRST_SEED)]
     command += ["--schedules", str(SCHEDULES), "--deeper", str(DEEPER)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -122,7 +122,7 @@ def test_mutant_is_caught_by_its_unit_test(pinned: Pinned) -> None:
 
 @pytest.mark.parametrize("equivalent", EQUIVALENT, ids=lambda equivalent: equivalent.mutant.name)
 def test_mutant_that_changes_nothing_can_still_be_made(equivalent: Equivalent) -> None:
-    """Its reason stands beside it, for as long as the code has this text."""
+    """Each mutant still fits the code, so the reason beside it still applies."""
     with planted(equivalent.mutant):
         assert all(check(kept.config, parse(kept.actions)) is None for kept in KEPT)
 

@@ -1,10 +1,10 @@
-"""What a simulated run raises when an invariant does not hold."""
+"""The exception that a simulated run raises if an invariant does not hold."""
 
 from __future__ import annotations
 
 
-class Violation(Exception):  # noqa: N818  # not an error of a program: the finding of a judge
-    """``kind`` names the invariant; the text says where it broke."""
+class Violation(Exception):  # noqa: N818  # the finding of a judge, not an error of a program
+    """A violated invariant.  ``kind`` names the invariant, and the text says where it broke."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")

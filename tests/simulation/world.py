@@ -1,8 +1,8 @@
 """The whole simulated world, and its judge: the invariants of every run.
 
-A run is a configuration and a list of actions.  Actions that cannot happen do nothing, so any part of a list
-is a run too, which is what makes shrinking simple.  After the actions the world settles: no more faults, all
-processes up, until nothing moves any more; then everything that was produced must be processed and committed.
+A run is a configuration and a list of actions.  Actions that cannot happen do nothing.  So any part of a list is also
+a run, and shrinking is simple.  After the actions the world settles: faults end, all processes run, and they continue
+until nothing moves.  Then the queries must have processed and committed all produced records.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ Rows = Mapping[TopicPartition, list[Record]]
 
 
 class Config(NamedTuple):
-    """What does not change in a run.
+    """The configuration of a run, which does not change.
 
-    ``protocol``: that of the group; with ``assign`` there is none, and offsets may be reset while queries run.
-    ``topics`` has the partitions of each topic; ``queries`` has, for each query, the letters of its topics.
-    ``known``: the group has committed offset 0 everywhere before.
-    ``static``: members keep their place while their process is gone.
-    ``asks``: queries begin with onOffsetRewind=fail, and the user of each that fails of it sets ``on_rewind``.
-    ``on_rewind``: the policy of all queries; only with one that goes on are offsets reset and records deleted.
-    ``log_changes``: topics are deleted and created again, logs are truncated, and no query fails of it.
-    ``forgets``: nobody is subscribed to a topic by name, so that the processed offsets of one that is gone are dropped.
+    ``protocol``: the protocol of the group.  With ``assign``, no group exists, and resets may hit running queries.
+    ``topics``: the number of partitions of each topic.  ``queries``: the letters of each query's topics.
+    ``known``: the group has committed offset 0 in every partition before.
+    ``static``: members keep their place while their process is down.
+    ``asks``: queries start with onOffsetRewind=fail.  If a query fails because of that, its user sets ``on_rewind``.
+    ``on_rewind``: the policy of all queries.  Schedules reset offsets and delete records only if queries then continue.
+    ``log_changes``: topics are deleted and created again, logs are truncated, and no query fails because of it.
+    ``forgets``: no query subscribes to a topic by name, so queries drop the processed offsets of deleted topics.
     ``fails``: a query fails when logs change, until its user has read that records may be lost.
-    ``replaces``: sinks replace what they have of a batch that runs again; others do not write it again.
-    ``available_now``: each query reads up to the ends of when it was started, and ends.
-    ``slow``: what each query is slow at while the others go on.
-    ``calm``: no fault may happen, so nothing may be processed twice.
+    ``replaces``: sinks replace the rows of a batch that runs again.  Other sinks ignore such a batch.
+    ``available_now``: each query reads up to the log ends at its start, and ends.
+    ``slow``: the step in which each query is slow while the others continue.
+    ``calm``: no fault may happen, so queries may process no record twice.
     """
 
     protocol: str = "consumer"
@@ -67,7 +67,7 @@ class Config(NamedTuple):
 
 
 class Action(NamedTuple):
-    """One thing that happens; ``who`` is a query, a partition or a topic."""
+    """One action; ``who`` is the number of a query, a partition or a topic."""
 
     kind: str
     who: int = 0
@@ -80,7 +80,7 @@ class Action(NamedTuple):
 GROUPS: Mapping[str, type[Group]] = {"consumer": ConsumerGroup, "classic": ClassicGroup, "assign": NoGroup}
 
 SETTLE_ROUNDS = 60
-"""A healthy world settles in fewer rounds; in each, every query takes one step of each kind."""
+"""A healthy world settles in fewer rounds.  In each round, every query takes one step of each kind."""
 
 
 class World:
@@ -107,7 +107,7 @@ class World:
         )
         self.queries = [make(self, n, frozenset(letters)) for n, letters in enumerate(config.queries)]
         self.foreigner = Foreigner(self)
-        # The judge's books.  `finished` is the offset below which everything was finished by somebody.
+        # The judge's notes.  `finished` is the offset below which queries have finished all records.
         self.processed: dict[TopicPartition, dict[Record, int]] = {tp: {} for tp in self.partitions}
         self.done: dict[TopicPartition, set[Record]] = {tp: set() for tp in self.partitions}
         self.base: dict[TopicPartition, int] = {}
@@ -117,12 +117,12 @@ class World:
         self.rewound: dict[TopicPartition, int] = {}
         self.table: dict[TopicPartition, tuple[str | None, int]] = {}
         self.added_late: set[TopicPartition] = set()
-        self.anywhere: set[TopicPartition] = set()  # may start where they like
+        self.anywhere: set[TopicPartition] = set()  # may start at any offset
         self.lost_offsets: set[str] = set()  # topics
-        self.again: dict[TopicPartition, dict[Record, int]] = {}  # to be processed more often than so
+        self.again: dict[TopicPartition, dict[Record, int]] = {}  # must be processed more often than this
         self.landing_late = False
-        self.put_back: set[TopicPartition] = set()  # by a late commit, and not committed again yet
-        self.put_back_by_killed: set[TopicPartition] = set()  # of these: by a process that has been killed since
+        self.put_back: set[TopicPartition] = set()  # lowered by a late commit, and not committed again yet
+        self.put_back_by_killed: set[TopicPartition] = set()  # of these: by a process that was killed since
         self.late: list[OutstandingCommit] = []  # plain commits without an answer, which may still arrive
         self.producers: dict[int, Query] = {}  # the run that may commit in transactions, by query
         self.changed_topics: set[str] = set()
@@ -136,7 +136,7 @@ class World:
     # ---------------------------------------------------------------------------------- running
 
     def run(self, actions: Iterable[Action]) -> list[Action]:
-        """Do ``actions``, settle, and judge; return those that could happen.
+        """Do ``actions``, settle, and judge.  Return the actions that could happen.
 
         Raises
         ------
@@ -152,7 +152,7 @@ class World:
         return happened
 
     def do(self, action: Action) -> bool:
-        """Do one action; return whether it could happen."""
+        """Do one action.  Return whether it could happen."""
         kind, who, arg = action
         if self.story is not None:
             self.story.append(f"> {action}")
@@ -275,7 +275,7 @@ class World:
                 if arg & 1 and self._delete(topic):
                     return True
                 self._create(topic, arg >> 1 & 3, more=bool(arg & 8))
-            case "lead":  # the broker of a partition goes away, or is back
+            case "lead":  # the leader of a partition stops, or is back
                 log = self.logs.get(self.partitions[who % len(self.partitions)])
                 if log is None or (log.leader and self.config.available_now):
                     return False
@@ -287,11 +287,11 @@ class World:
         return True
 
     def _arrive(self, late: list[OutstandingCommit]) -> bool:
-        """Let plain commits arrive that nobody waits for any more; the broker takes those whose generation is good."""
+        """Deliver plain commits that have timed out.  The broker accepts those of the current generation."""
         for commit in late:
             self.late.remove(commit)
             if any(tp in self.logs and self.logs[tp].is_behind(o.leader_epoch) for tp, o in commit.offsets.items()):
-                continue  # sent before the query noticed that the log was restored: docs/guarantees.md
+                continue  # the query sent it before it noticed that the log was restored: docs/guarantees.md
             if self.group.accepts(commit.member, commit.generation):
                 self._declare_if_unseen(commit)
                 self.landing_late = True
@@ -302,7 +302,7 @@ class World:
         return bool(late)
 
     def _declare_if_unseen(self, commit: OutstandingCommit) -> None:
-        """Declare what a commit puts back after the last check and before the release (docs/guarantees.md)."""
+        """Declare the range of a commit that arrives between the last check and the release (docs/guarantees.md)."""
         client = self.group.members.get(commit.member)
         if client is None:
             return
@@ -313,7 +313,7 @@ class World:
                 self.declare_changed(tp, OffsetRange(Offset(stored.offset), Offset(before.offset)))
 
     def _overtake(self, query: Query, arg: int) -> bool:
-        """A commit gets no answer, its successor does, and then it arrives; with bit 1 the group then moves."""
+        """Let a commit without an answer arrive after its successor; if ``arg & 1``, after a rebalance."""
         if not query.break_commit(0) or not self.late:
             return False
         for _ in range(1 + (arg & 2)):
@@ -333,9 +333,9 @@ class World:
         return True
 
     def _succeed(self, query: Query, arg: int) -> bool:
-        """A process dies in the middle of a batch, others take its partitions over, and it comes back.
+        """Let a process die in a batch, let others take over its partitions, and start it again.
 
-        With bit 8 of the argument it then dies once more, further on in the batch that it replays, and takes the
+        If ``arg & 8``, it then dies once more, at a later step of the batch that it replays, and takes the
         partitions back.
         """
         for _ in range(arg & 3):
@@ -364,7 +364,7 @@ class World:
         return True
 
     def _pass_on(self, query: Query, arg: int) -> bool:
-        """A process dies in the middle of a batch; two others in turn read and commit its partitions; it comes back."""
+        """Let a process die in a batch, let two others in turn read and commit its partitions, and start it again."""
         for _ in range(2 + (arg & 1)):
             query.engine(0)
         if not self._die(query):
@@ -389,7 +389,7 @@ class World:
         return True
 
     def _lapse(self, query: Query, arg: int) -> bool:
-        """A process dies in the middle of a batch, its log changes, and it comes back; also twice in a row."""
+        """Let a process die in a batch, change its log, and start it again; if ``arg & 1``, do this twice."""
         for _ in range(1 + (arg & 1)):
             for _ in range(3 + (arg & 2)):
                 query.engine(0)
@@ -406,9 +406,9 @@ class World:
         return True
 
     def _relapse(self, query: Query, arg: int) -> bool:
-        """A process dies in a batch and leaves it to others, who read a part; gets the rest back, and dies in that.
+        """Let a process die in a batch, let others read a part, give it the rest back, and let it die again.
 
-        With bit 8 of the argument it then dies once more, after it has left that batch to others as well.
+        If ``arg & 8``, it then dies once more, after it has left that batch to others as well.
         """
         others = [other for other in self.queries if other is not query]
         for again in (False, True):
@@ -428,7 +428,7 @@ class World:
             query.start()
             self._rounds(3)
             for _ in range(2):
-                query.engine(0)  # decides what of the batch it reads
+                query.engine(0)  # decides which part of the batch it reads
             if again and arg & 8:
                 self._die(query)
                 query.start()
@@ -441,7 +441,7 @@ class World:
         return True
 
     def _subscribe(self, query: Query, arg: int) -> bool:
-        """A process dies, and comes back with other topics; each topic stays subscribed by somebody."""
+        """Let a process die, and start it with other topics.  Some query stays subscribed to each topic."""
         letters = [letter for n, letter in enumerate("abc"[: len(self.config.topics)]) if arg >> n & 1]
         others = [other.topics for other in self.queries if other is not query]
         everything = frozenset("abc"[: len(self.config.topics)])
@@ -453,7 +453,7 @@ class World:
         return query.start(arg)
 
     def _start_twice(self, query: Query, arg: int) -> bool:
-        """A second run of a query starts while the first one runs, from the same checkpoint or from a copy."""
+        """Start a second run of a query while the first one runs, from the same checkpoint or from a copy."""
         if (
             not (query.running and query.log)
             or type(query) is not Query
@@ -465,7 +465,7 @@ class World:
         return twin.start()
 
     def _restore(self, query: Query, arg: int) -> bool:
-        """A process dies, others may go on, and it comes back with a copy of its checkpoint that lacks batches."""
+        """Let a process die, perhaps let others continue, and start it with a checkpoint that lacks batches."""
         if not self._die(query):
             return False
         others = [other for other in self.queries if other is not query]
@@ -481,7 +481,7 @@ class World:
         return True
 
     def _die(self, query: Query) -> bool:
-        """Crash ``query``, and let the session of its members end."""
+        """Crash ``query``, and end the sessions of its members."""
         crashed = query.crash()
         for client in query.dead:
             self.group.remove(client)
@@ -493,12 +493,12 @@ class World:
                 query.tick()
 
     def _reset(self, tp: TopicPartition, arg: int) -> bool:
-        """All processes die and are forgotten, and somebody rewinds or deletes a committed offset."""
+        """Let all processes die, except with `assign`; then rewind or delete a committed offset."""
         found = self.store.committed.get(tp)
         if found is None or self.store.open or tp not in self.logs:
             return False
         if self.config.latest and any(t.topic == tp.topic and t not in self.store.committed for t in self.logs):
-            return False  # with the metadata it would be forgotten which partitions the group began with
+            return False  # a reset deletes the metadata, which shows with which partitions the group started
         rewound = max(0, found.offset - 1 - arg % 4)
         high = self.logs[tp].high
         for query in self.queries:
@@ -506,11 +506,11 @@ class World:
                 self._die(query)
                 continue
             p = query.state.owned.get(tp) if query.running else None
-            # It would be lost between the look and the commit of the start; or it changes nothing.
+            # Between the read and the commit of a start, a reset is lost.  A reset to the same offset changes nothing.
             if query.running and (p is None or p.phase is not Phase.ACTIVE or p.committed == rewound):
                 return False
-            self.late.clear()  # of before: a late commit and a reset cannot be told from a reset to there
-            high += 1000  # it is noticed with the next commit only
+            self.late.clear()  # a late commit after a reset looks like a reset to its offset
+            high += 1000  # the query notices it only with its next commit
         if arg & 8 and not self.config.latest:
             del self.store.committed[tp]
             rewound = 0
@@ -519,14 +519,14 @@ class World:
             if self.config.on_rewind == "group":
                 self._note_again(tp, rewound, found.offset)
         self.rewound[tp] = min(rewound, self.rewound.get(tp, rewound))
-        # The policy decides who processes this again, and each query that follows the group may.
+        # The policy decides which queries process this again.  Each query that follows the group may.
         self.declared[tp] += [(rewound, high, -1)] * len(self.queries)
         return True
 
     def _lose_offsets(self, topic: str) -> bool:
-        """All processes die and are forgotten, and the group's offsets of a topic expire, or are deleted with it."""
+        """Let all processes die, and let the group lose its offsets of a topic, for example because they expire."""
         mine = [tp for tp in self.logs if tp.topic == topic]
-        # Else a query begins the topic as in a new group, and nobody can know.
+        # Otherwise a query starts the topic as in a new group, and nothing shows that this is wrong.
         known = self.config.on_rewind == "checkpoint" and self._is_known(topic)
         if self.store.open or not known or not any(tp in self.store.committed for tp in mine):
             return False
@@ -542,7 +542,7 @@ class World:
         return True
 
     def _note_again(self, tp: TopicPartition, start: int, until: int) -> None:
-        """Note that who follows the group has to process this once more, except for what will be replayed."""
+        """Note that queries which follow the group must process this once more, except for ranges that they replay."""
         log, counts = self.logs[tp], self.processed[tp]
         left_out: set[int] = set()
         for query in self.queries:
@@ -553,7 +553,7 @@ class World:
         self.again[tp] = {record: counts.get(record, 0) for record in mine if record[2] not in left_out}
 
     def _delete(self, topic: str) -> bool:
-        """Delete a topic, and with it the committed offsets of all groups."""
+        """Delete a topic, and all its committed offsets."""
         mine = [tp for tp in self.partitions if tp.topic == topic and tp in self.logs]
         for tp in mine:
             del self.logs[tp]
@@ -563,7 +563,7 @@ class World:
         if mine:
             self.changed_topics.add(topic)
             for query in self.queries:
-                # One that has said so already has seen nothing of what was created since.
+                # A query that has reported this already has read nothing of the topic that was created since.
                 has_said_so = query.running and topic in query.state.deleted
                 if query.knows(topic) and not has_said_so:
                     query.untold.add(topic)
@@ -579,7 +579,7 @@ class World:
         if more:
             self._new_partition(topic)
         for query in self.queries:
-            query.untold.discard(topic)  # who gets one of its partitions finds that it is another topic
+            query.untold.discard(topic)  # a new owner of its partitions notices that it is another topic
         for tp in self.partitions:
             if tp.topic == topic:
                 self.logs[tp] = Log(records, records, f"{topic}{self.topic_ids[topic]}")
@@ -590,11 +590,11 @@ class World:
         self.group.changed()
 
     def _is_known(self, topic: str) -> bool:
-        """Whether no query can take a topic for one that the group has never read."""
+        """Return whether no query can take a topic for one that the group has never read."""
         return all(query.has_logged(topic) for query in self.queries if topic in query.topics)
 
     def _begin_anew(self, tp: TopicPartition, *, known: bool) -> None:
-        """Note from where on a new log has to be read: from its beginning, but for those who do not know it is new."""
+        """Note where a new log starts for the group: at its beginning, if the queries can know that it is new."""
         if known or (tp in self.base and not self.config.latest):
             self.base[tp] = self.finished[tp] = 0
         elif self.config.latest:
@@ -610,7 +610,7 @@ class World:
         return tp
 
     def _truncate(self, tp: TopicPartition, arg: int) -> bool:
-        """Let a leader take over that lacks the newest records; new ones may come at once."""
+        """Elect a leader that lacks the newest records.  New records may follow at once."""
         log = self.logs.get(tp)
         if log is None or log.high <= log.start or log.replaced_from is not None:
             return False  # after a restore, the epochs of new leaders would repeat known ones
@@ -621,7 +621,7 @@ class World:
             self.finished[tp] = min(self.finished.get(tp, 0), log.high)
             self.base[tp] = min(self.base.get(tp, 0), log.high)
         else:
-            self.anywhere.add(tp)  # its end is not what it was
+            self.anywhere.add(tp)  # its end has moved
         if tp in self.again:
             self.again[tp] = {record: n for record, n in self.again[tp].items() if record[2] < log.high}
         log.high += arg >> 2
@@ -629,9 +629,9 @@ class World:
         return True
 
     def _go_back(self, tp: TopicPartition, arg: int) -> bool:
-        """The cluster is restored from an older copy: a log loses its newest leader epoch, and then has new records.
+        """Restore the cluster from an older copy: a log loses its newest leader epoch, and then gets new records.
 
-        A log that has had one leader only gets another one before.
+        A log with a single leader epoch gets a second one instead.
         """
         log = self.logs.get(tp)
         if log is None or log.replaced_from is not None:
@@ -648,14 +648,14 @@ class World:
         if tp in self.base or not self.config.latest:
             self.finished[tp] = min(self.finished.get(tp, 0), log.high)
             self.base[tp] = min(self.base.get(tp, 0), log.high)
-        self.anywhere.add(tp)  # who has known the newer epoch reads from the beginning
+        self.anywhere.add(tp)  # a query that knew the newer epoch reads from the beginning
         self.declared[tp] += [(0, log.high, -1)] * len(self.queries)
         log.high += arg >> 2
         log.end = log.high
         return True
 
     def _hides_a_restore(self, tp: TopicPartition, log: Log) -> bool:
-        """Whether somebody knows an offset of which only the newest leader epoch says that it is of another log."""
+        """Return whether a known offset above the restore point has no leader epoch, or one older than the newest."""
         newest, begin = log.epochs[-1]
         stored = self.store.committed.get(tp)
         known: list[tuple[int, int | None]] = [] if stored is None else [(stored.offset, stored.leader_epoch)]
@@ -667,19 +667,19 @@ class World:
 
     def _add_partition(self, topic: str) -> None:
         if not any(tp.topic == topic for tp in self.logs):
-            return  # it is deleted
+            return  # the topic is deleted
         tp = self._new_partition(topic)
         self.logs[tp] = Log(1, 1, f"{topic}{self.topic_ids[topic]}")
         self.group.partitions = [other for other in self.partitions if other in self.logs]
         if topic in self.lost_offsets:
             self.base[tp] = self.finished[tp] = 0
-        if self.store.beginning(tp).started:  # a late commit of the topic before this one begins nothing
+        if self.store.beginning(tp).started:  # a late commit of the former topic does not start this one
             self.added_late.add(tp)
         self.group.changed()
 
     def settle(self) -> None:
-        """End all faults, start what is down, and go on until nothing moves any more."""
-        self.calm = False  # what follows does not judge exits
+        """End all faults, start all processes, and continue until nothing moves."""
+        self.calm = False  # the judge ignores exits from here on
         self.foreigner.leave()
         for log in self.logs.values():
             log.leader = True
@@ -714,7 +714,7 @@ class World:
         self._run_on()
 
     def _run_on(self) -> None:
-        """Go on until nothing moves any more."""
+        """Continue until nothing moves."""
         quiet = 0
         for _ in range(SETTLE_ROUNDS):
             moved = False
@@ -722,7 +722,7 @@ class World:
                 self.group.remove(client)
             for query in self.queries:
                 if query.target is None:
-                    moved |= query.start()  # one whose checkpoint was refused begins with a new one
+                    moved |= query.start()  # a query whose checkpoint was refused starts with a new one
                 moved |= query.tick(settling=True)
                 for _stage in Stage:  # a whole batch
                     if not query.engine(0):
@@ -743,7 +743,7 @@ class World:
             self.declared[tp].append((r.start, r.until, query.acquired.get(tp, -1)))
 
     def declare_changed(self, tp: TopicPartition, r: OffsetRange) -> None:
-        """Note that ``r`` may be processed once more, because of what has happened to its log."""
+        """Note that ``r`` may be processed once more, even if ``tp`` has not moved."""
         self.declared[tp].append((r.start, r.until, -1))
 
     def judge_written(self, rows: Rows) -> None:
@@ -753,7 +753,7 @@ class World:
                 counts[record] = counts.get(record, 0) + 1
 
     def unwrite(self, rows: Rows) -> None:
-        """Take back what a sink replaces."""
+        """Take back the rows that a sink replaces."""
         for tp, records in rows.items():
             counts = self.processed[tp]
             for record in records:
@@ -761,17 +761,17 @@ class World:
                     counts[record] -= 1
 
     def judge_table(self, ranges: Mapping[TopicPartition, ReadRange]) -> None:
-        """Keep offsets beside the rows, as an offset table does; it never goes back here, so nothing may say it has."""
+        """Keep offsets beside the rows, as an offset table does.  Raise if a batch claims that they have gone back."""
         for tp, r in ranges.items():
             topic_id, stored = self.table.get(tp, (None, None))
             if topic_id is not None and r.topic_id not in (None, topic_id):
-                stored = None  # somebody had to call forget()
+                stored = None  # the user had to call forget()
             if r.begun if stored is None else stored < r.finished:
                 raise Violation("table behind", f"{tp} has {stored} in the table, and the batch says {r}")
             self.table[tp] = (r.topic_id, max(r.until, stored or 0))
 
     def judge_foreign(self, tp: TopicPartition, start: int, until: int) -> None:
-        """Count what another program has processed, before it commits ``until``."""
+        """Count the records that another program has processed before it commits ``until``."""
         rows = {tp: [self.logs[tp].record(offset) for offset in range(start, until)]}
         self.judge_written(rows)
         self.judge_finished(rows)
@@ -808,19 +808,19 @@ class World:
                 )
 
     def _judge_bound(self, query: Query) -> None:
-        """At most two batches are finished or running and not committed."""
+        """Raise if more than two batches are finished or running, and not committed."""
         for end in query.log[query.logged_before : -1]:
             for tp, r in end.ranges().items():
                 p, stored = query.state.owned.get(tp), self.store.committed.get(tp)
                 known = p is not None and p.committed is not None and p.epoch == query.planned_under.get((id(end), tp))
-                # A late commit may have put it back for a moment, or somebody has just reset it.
+                # A late commit may have lowered it for a moment, or another program has just reset it.
                 reset = self.config.protocol == "assign" and (stored is None or stored.note is None)
                 known = known and not reset and tp not in query.state.doubted and tp not in self.put_back
                 if known and self.is_current(tp, end, r.until) and (stored is None or stored.offset < r.until):
                     raise Violation("ran ahead", f"q{query.number} plans, and {tp} {r} of two batches before is open")
 
     def is_current(self, tp: TopicPartition, end: BatchOffset, offset: int) -> bool:
-        """Whether what ``end`` has of ``tp`` belongs to the log as it is now."""
+        """Return whether the entry of ``tp`` in ``end`` belongs to the current log."""
         entry, log = end.entries[tp], self.logs.get(tp)
         return log is not None and log.has(offset, entry.topic_id, entry.leader_epoch)
 
@@ -833,11 +833,11 @@ class World:
             own = self.committers[tp].get(batch.end.query_id or "", 0) >= logged[tp].until
             if self.config.on_rewind != "fail" or self.config.log_changes:
                 own |= note is not None and note.query_id == batch.end.query_id
-                # Or of who went on where the batch ended: after a reset nobody knows who has processed the batch.
+                # Or of a query that resumed at the end of the batch: after a reset, no note shows who processed it.
                 own |= note is not None and note.since >= logged[tp].until
-                # Or of who put the group's offset back, and so lost what the metadata told of others.
+                # Or of a query that put the group's offset back, and so overwrote the metadata about others.
                 own |= note is not None and note.formerly_committed_by("") >= logged[tp].until
-            own |= self.config.protocol == "assign"  # there is nobody else
+            own |= self.config.protocol == "assign"  # there is no other query
             free = tp.topic not in query.topics and tp not in (self.group.held_by_others(query.client) or ())
             if (p is None or batch.epochs.get(tp) != p.epoch) and tp in self.logs and not own and not free:
                 raise Violation("replayed without ownership", f"q{query.number} reads {tp}")
@@ -854,7 +854,7 @@ class World:
                 raise Violation("replayed what others have committed", f"q{query.number} reads {tp} {r}")
 
     def readable(self, batch: Batch) -> dict[TopicPartition, list[Record]]:
-        """What readers get of ``batch``: they know the topic by its name, and what is gone is not there."""
+        """Return the records that readers get for ``batch``: they find topics by name, and skip deleted records."""
         found = {}
         for tp, r in batch.running.items():
             log = self.logs.get(tp)
@@ -863,20 +863,20 @@ class World:
             start, until = max(r.start, log.start), min(r.until, log.end)
             found[tp] = [log.record(offset) for offset in range(start, until)]
             if not self.is_current(tp, batch.end, r.until):
-                self.declare_changed(tp, r)  # it reads other records than it was planned for
+                self.declare_changed(tp, r)  # the batch reads other records than it was planned for
         return found
 
     def judge_left(self, query: Query, before: State) -> None:
-        """A member that says that it has left cleanly leaves nothing for others to repeat.
+        """Raise if a member reports that it has left cleanly, but others have to repeat something.
 
-        Except with `assign`: a commit of a killed process may arrive at any time (docs/guarantees.md).
+        `assign` is an exception: a commit of a killed process may arrive at any time (docs/guarantees.md).
         """
         if not query.state.clean or self.config.log_changes:
             return
         for tp, p in before.owned.items():
             stored = self.store.committed.get(tp)
             behind = p.finished is not None and (stored is None or stored.offset < p.finished)
-            reset = stored is None or stored.note is None  # with `assign`, a moment ago
+            reset = stored is None or stored.note is None  # with `assign`, another program may just have done this
             excused = tp in self.put_back_by_killed or (reset and self.config.protocol == "assign")
             running = before.batch is not None and before.batch.epochs.get(tp) == p.epoch
             if running or (behind and not excused):
@@ -892,7 +892,7 @@ class World:
     def judge_landed(self, tp: TopicPartition, stored: Stored, before: Stored | None) -> None:
         log, note = self.logs[tp], stored.note
         if not log.has(stored.offset, None if note is None else note.topic_id, stored.leader_epoch):
-            return  # too late: it means nothing in the log as it is now
+            return  # too late: it belongs to a former log
         stale = before is not None and not log.has(
             before.offset, None if before.note is None else before.note.topic_id, before.leader_epoch
         )
@@ -933,7 +933,7 @@ class World:
                 raise Violation("reset ignored", f"{tp}: {ignored} were to be processed again")
 
     def _judge_marks(self) -> None:
-        """Queries that know a topic that is gone have said so, and nothing of it stays with them."""
+        """Raise if a query has not reported a deleted topic that it knows, or still has its processed offsets."""
         for query in self.queries:
             if query.running and not query.state.ending:
                 left = {tp for tp in query.state.processed if tp.topic in query.state.deleted} - self.logs.keys()
@@ -943,7 +943,7 @@ class World:
                     raise Violation("processed offsets stay", f"q{query.number}: {sorted(left)} are gone")
 
     def _judge_ended_runs(self) -> None:
-        """When all runs with availableNow have ended by themselves, what was there when the last began is read."""
+        """If all runs with availableNow have ended normally, raise if records below all their targets are unread."""
         if not all(query.stage is Stage.ENDED and not query.crashed for query in self.queries if query.starts):
             return
         for tp, log in self.logs.items():
@@ -961,12 +961,12 @@ class World:
         )
 
     def _begin(self, tp: TopicPartition, position: int) -> None:
-        """Note where the group starts ``tp``, the first time that somebody commits or reads it."""
+        """Note where the group starts ``tp``, when a query commits or reads it for the first time."""
         if tp in self.base:
             return
         from_beginning = not self.config.latest or tp in self.added_late
         there_from_the_start = tp.partition < self.config.topics["abc".index(tp.topic)]
-        if tp in self.anywhere or self.config.forgets:  # by a pattern, what nobody has begun may have come later
+        if tp in self.anywhere or self.config.forgets:  # with a pattern, an unread partition may have come later
             from_beginning = there_from_the_start = False
         if self.config.latest and there_from_the_start and position < self.config.records:
             raise Violation("unwanted", f"{tp}: starts at {position}, `latest` was {self.config.records} or more")

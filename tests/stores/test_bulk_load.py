@@ -1,4 +1,4 @@
-"""Rows as text for COPY and as parameters for SQLite; what PostgreSQL makes of the text is tested with a real one."""
+"""Rows become text for COPY, or parameters for SQLite.  Another test loads the text into a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_it_travels_to_executors() -> None:
     ids=str,
 )
 def test_a_time_outside_of_the_years_1_to_9999_is_refused(column: pa.Array) -> None:
-    """Arrow would write another year, or a text that is no time."""
+    """Arrow would write a wrong year, or a text that is not a time."""
     with pytest.raises(RefusedValueError, match="column 'at' has a time outside of the years 1 to 9999"):
         as_csv(batch(at=column), "t")
     with pytest.raises(RefusedValueError):

@@ -1,4 +1,4 @@
-"""Which databases there may be, and that no password shows."""
+"""`Database` accepts PostgreSQL and SQLite files, and shows no password."""
 
 from __future__ import annotations
 

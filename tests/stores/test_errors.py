@@ -1,4 +1,4 @@
-"""Which errors of a database are a matter of rows."""
+"""`refusal` recognizes the database errors that rows have caused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_an_error_of_the_target_is_none_of_rows(state: str) -> None:
 
 
 def test_what_the_driver_refuses_is_a_matter_of_rows() -> None:
-    """Psycopg does not send such a text, so no server has a code for it."""
+    """Psycopg does not send such a text, so there is no error code from a server."""
     with pytest.raises(psycopg.DataError) as found:
         Transformer().as_literal("secret\0")
     assert refusal(sa.exc.DBAPIError("INSERT", {}, found.value)) == "DataError (no SQLSTATE)"

@@ -1,6 +1,6 @@
-"""Each record's rows are written once, in every order of replays, late writers and double owners that was tried.
+"""The table gets each record's rows once, in every tried order of replays, late writers and double owners.
 
-The simulation is in `writers.py`; the same runs on a real PostgreSQL in `integration/test_offset_table.py`.
+The simulation is in `writers.py`.  `integration/test_offset_table.py` runs it on a real PostgreSQL.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def test_no_row_is_lost_or_doubled(database: Database) -> None:
     happened: Counter[str] = Counter()
     for seed in range(_SCHEDULES):
         assert run(seed, database, Faulty(), happened) == ([], []), f"seed {seed}"
-    # Otherwise nothing was put to the test.
+    # Otherwise the schedules have tested too little.
     assert happened["finished"] > 5 * _SCHEDULES
     assert happened["filtered"] > 5 * _SCHEDULES
     assert happened["replay"] > _SCHEDULES / 2
@@ -82,7 +82,7 @@ def test_a_source_that_commits_what_is_not_finished_is_noticed(database: Databas
 def test_a_database_that_has_gone_back_is_noticed(
     compared: bool, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or nothing was missing in it: then each row is there once.  Without the comparison rows are lost."""
+    """A writer notices it, or no row was missing.  Without the comparison, the database loses rows."""
     if not compared:
         lock = OffsetRows.lock
         monkeypatch.setattr(OffsetRows, "lock", lambda rows, connection, tp, _planned: lock(rows, connection, tp))

@@ -1,4 +1,4 @@
-"""What needs no Spark; `write` is tested with real tables in integration/compatibility/check_lake.py."""
+"""The parts that need no Spark.  integration/compatibility/check_lake.py tests `write` with real tables."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_condition_names_the_offsets_of_each_partition() -> None:
 
 
 def test_a_source_of_this_project_says_what_the_batch_reads() -> None:
-    """Rows that the query has filtered out count too; a partition without new records has no rows."""
+    """The range also covers rows that the query has filtered out.  A partition without new records has no range."""
     batch = cast("DataFrame", MagicMock(groupBy=MagicMock(side_effect=AssertionError)))
     ranges = {TopicPartition("orders", 0): planned(3, 8), TopicPartition("orders", 1): planned(4, 4)}
     assert spans_of(batch, RunningBatch(ranges)) == {TopicPartition("orders", 0): Span(3, 8)}

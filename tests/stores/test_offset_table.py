@@ -1,4 +1,4 @@
-"""What the driver does by itself; `write` needs Spark and is tested in integration/test_offset_table.py."""
+"""The driver's part of the table.  `write` needs Spark; integration/test_offset_table.py tests it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_unique_index_over_some_rows_only_is_no_key(tmp_path: Path) -> None:
 
 
 class Written:
-    """A DataFrame of a session that outlives the run of a query."""
+    """A DataFrame whose session outlives the run of a query."""
 
     dtypes = (("topic", "string"), ("partition", "int"), ("offset", "bigint"))
 
@@ -121,7 +121,7 @@ class Written:
 
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Work]:
-    """Writes batch 7, without Spark; returns the work that the tasks were given."""
+    """Return a function that writes a batch without Spark, and returns the work of its tasks."""
     given: list[Work] = []
     monkeypatch.setattr(offset_table, "running_batch", lambda *_: None)
     monkeypatch.setattr(OffsetTable, "_by_partition", lambda _, batch: batch)
@@ -137,7 +137,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Wo
 
 
 def test_a_batch_that_runs_again_after_a_restart_is_written(written: Callable[..., Work]) -> None:
-    """Regression: with a DataFrame of the global session each replay in the same process was "a second write"."""
+    """Regression: with a DataFrame of the global session, each replay in one process counted as "a second write"."""
     written("run-1")
     with pytest.raises(ConfigurationError, match="batch 7 was already written for 'etl'"):
         written("run-1")

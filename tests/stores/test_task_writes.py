@@ -1,4 +1,4 @@
-"""One task: what is cut, filtered, written, reported, and what a failure leaves behind."""
+"""One task cuts, filters, writes and reports its rows, and leaves nothing behind after a failure."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_writer_that_waits_too_long_says_for_whom(database: Database) -> None:
     assert seen(database) == []
 
 
-# ------------------------------------------------------------------------- what the batch reads is known
+# ------------------------------------------------------------------------- known ranges of the batch
 
 
 def reads(
@@ -176,7 +176,7 @@ def test_a_table_that_has_gone_back_is_an_error(database: Database, stored: int 
 
 @pytest.mark.parametrize("started", [True, False])
 def test_a_partition_that_nobody_has_begun_needs_no_row(database: Database, started: bool) -> None:
-    """It starts at the end of its log, or somebody has moved the group forward."""
+    """The partition starts at the end of its log, or another program has raised the group's offset."""
     if started:
         write(database, records(("a", 0, 4)))
     (report,) = write(database, records(("a", 0, 500)), batch=reads(500, 501))
@@ -209,10 +209,10 @@ def test_another_topic_of_this_name_is_an_error(database: Database) -> None:
     write(database, records(("a", 0, 5)), batch=reads(0, 50, topic_id="old"))
     with pytest.raises(OtherTopicError, match=r"another topic 'a' \(topic id old\).*\(topic id new\).*forget\('a'\)"):
         write(database, records(("a", 0, 5)), batch=reads(0, 30, topic_id="new"))
-    write(database, records(("a", 0, 60)), batch=reads(50, 70, finished=50, begun=True))  # an older broker names none
+    write(database, records(("a", 0, 60)), batch=reads(50, 70, finished=50, begun=True))  # old brokers send no id
 
 
-# --------------------------------------------------------------- what the user's function and the target do
+# --------------------------------------------------------------- the user's function and the target
 
 
 @pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK", "ROLLBACK; BEGIN"])

@@ -1,13 +1,16 @@
 """Queries of one group that write through the offset table, in every order that the source's guarantees allow.
 
-The table code is the real one, on a real database; brokers and Spark are a model.  One thread: each attempt of a task
-has a connection and a transaction of its own, and is moved on by one step at a time, so any two can overlap.  A wait
-for a lock fails the attempt at once; it is tried again later.
+The table code and the database are real; brokers and Spark are a model.  All attempts of tasks run in one thread, but
+each has its own connection and transaction.  The model runs one step of one attempt at a time, so any two attempts can
+overlap.  An attempt that would wait for a lock fails at once, and the task is retried later.
 
-What the model takes from the source: an owner starts where the group's committed offset is, or where it has itself
-finished; it goes on only behind a batch that it has finished; and only what somebody has finished is committed.
+The model relies on these guarantees of the source:
 
-The database may be put back to an earlier state.  Then a writer must notice it, before the end.
+- An owner starts at the group's committed offset, or at its own finished offset if that is higher.
+- An owner continues only after a batch that it has finished.
+- A query commits only finished batches.
+
+The model may restore the database to an earlier state.  A writer must then notice this before the end.
 """
 
 from __future__ import annotations
@@ -45,18 +48,18 @@ Record = tuple[str, int, int, int]
 
 @dataclass(frozen=True)
 class Faulty:
-    """What is broken on purpose.
+    """The faults that the test has planted.
 
     Attributes
     ----------
     no_lock : bool
-        The offset is read when the batch is planned, not under the lock.
+        Whether to read the offset at the plan of a batch, not under the lock.
     apart : bool
-        Offsets are raised in a transaction of their own, after that of the rows.
+        Whether to raise offsets in a separate transaction, after the rows.
     spread : bool
-        The rows of a partition come to two tasks.
+        Whether to send the rows of a partition to two tasks.
     commits_early : bool
-        The source commits batches that are not finished.
+        Whether the source commits unfinished batches.
     """
 
     no_lock: bool = False
@@ -90,7 +93,7 @@ class Batch:
 
 @dataclass(eq=False)
 class Attempt:
-    """A run of a task, with its open transaction; a task may have several at once."""
+    """An attempt of a task, with its open transaction.  A task may have several attempts at once."""
 
     task: Task
     open: ExitStack
@@ -100,7 +103,7 @@ class Attempt:
 
 @dataclass(eq=False)
 class Member:
-    """A query: its checkpoint, and what it believes to own."""
+    """A query: its checkpoint, and the partitions that it believes it owns."""
 
     finished: dict[TopicPartition, Offset] = field(default_factory=dict)
     position: dict[TopicPartition, Offset] = field(default_factory=dict)
@@ -109,7 +112,7 @@ class Member:
 
 
 class World:
-    """One schedule.  Broken on purpose with ``faulty``; with ``restores``, the SQLite file is put back once."""
+    """One schedule, with the faults of ``faulty``.  With ``restores``, an older copy replaces the SQLite file once."""
 
     def __init__(self, seed: int, database: Database, faulty: Faulty, *, restores: bool = False) -> None:
         self.random = random.Random(seed)
@@ -118,7 +121,7 @@ class World:
         self.offset_rows = OffsetRows(consumer=f"c{seed}", table="kafka_offsets")
         topic = f"t{seed}"
         self.partitions = [TopicPartition(topic, n) for n in range(_PARTITIONS)]
-        # Gaps: control records, compacted records, a log that begins late.
+        # Leave gaps, as control records, compaction and a late log start do.
         self.log = {
             tp: [o for o in range(self.random.choice((0, 5)), _LOG_END) if self.random.random() < 0.8]
             for tp in self.partitions
@@ -133,7 +136,7 @@ class World:
         self.saved: bytes | None = None
 
     def run(self) -> None:
-        """Take random steps; then let one owner read everything that is left."""
+        """Take random steps, then let one owner read the rest."""
         try:
             self._run()
         finally:
@@ -155,7 +158,7 @@ class World:
         for _ in range(2000):
             self.random.choice([self.plan, self.begin, self.move_on, self.finish])()
             if self.members[0].batch is None and all(o >= _LOG_END for o in self.members[0].position.values()):
-                # Each partition has one more record, which is left out on the way.
+                # Each partition has one more record, which the query filters out.
                 more = OffsetRange(Offset(_LOG_END), Offset(_LOG_END + 1))
                 while self.attempts:
                     self.move_on()
@@ -166,16 +169,16 @@ class World:
         raise AssertionError("the last owner does not come to the end")
 
     def judge(self, written: list[Record]) -> tuple[list[Record], list[Record]]:
-        """Return which rows are missing, and which are there more than once."""
+        """Return the missing rows, and the rows that exist more than once."""
         expected = {row for tp in self.partitions for row in self._rows(tp, OffsetRange(Offset(0), Offset(_LOG_END)))}
         counted = Counter(written)
         assert counted.keys() <= expected
         return sorted(expected - counted.keys()), sorted(row for row, count in counted.items() if count > 1)
 
-    # -- what the group does
+    # -- steps of the group
 
     def assign(self) -> None:
-        """A partition moves, whether or not a batch of it runs; its old owner may not know, and goes on."""
+        """Move a partition, even while a batch reads it.  Its old owner may not notice, and then continues."""
         tp, member = self.random.choice(self.partitions), self.random.choice(self.members)
         former = self.owner.get(tp)
         if former is not None and former is not member and self.random.random() < 0.6:
@@ -183,7 +186,7 @@ class World:
         self._give(tp, member)
 
     def kill(self) -> None:
-        """A driver dies and starts again; what its executors still do goes on."""
+        """Kill a driver and start it again.  Its executors continue their work."""
         if self.random.random() < 0.7:
             return
         member = self.random.choice(self.members)
@@ -195,13 +198,13 @@ class World:
             self._replay(member, batch)
 
     def replay_last(self) -> None:
-        """A query starts again without the newest entry of Spark's commit log."""
+        """Restart a query without the newest entry of Spark's commit log."""
         member = self.random.choice(self.members)
         if member.batch is None and member.last is not None and self.random.random() < 0.7:
             self._replay(member, member.last)
 
     def rewind(self) -> None:
-        """An operator sets the group back, and the queries go back with it: ``onOffsetRewind=group``."""
+        """Lower the group's offset, as an operator does.  The queries follow it: ``onOffsetRewind=group``."""
         tp = self.random.choice(self.partitions)
         if self.random.random() < 0.3 and self.committed[tp]:
             self.happened["rewound"] += 1
@@ -212,7 +215,7 @@ class World:
                     member.position[tp] = self.committed[tp]
 
     def save_or_restore(self) -> None:
-        """An operator takes a copy of the database; later it stands in place of the database."""
+        """Copy the database, as an operator does; later, replace the database with the copy."""
         file = Path(self.database.url.removeprefix("sqlite:///"))
         if self.attempts or self.random.random() < 0.5:
             return
@@ -228,7 +231,7 @@ class World:
             member.position[tp] = Offset(max(self.committed[tp], member.finished.get(tp, 0)))
 
     def _replay(self, member: Member, batch: Batch) -> None:
-        """Run the logged ranges again of those partitions that nobody else owns."""
+        """Run the logged ranges again, except those of partitions that another query owns."""
         self.happened["replay"] += 1
         ranges = {}
         for tp, logged in batch.ranges.items():
@@ -239,7 +242,7 @@ class World:
         if ranges:
             member.batch = self._batch(ranges)
 
-    # -- what a query does
+    # -- steps of a query
 
     def plan(self) -> None:
         member = self.random.choice(self.members)
@@ -255,7 +258,7 @@ class World:
             member.batch = self._batch(ranges)
 
     def finish(self) -> None:
-        """Spark has finished a batch; what is still owned is committed, unless the query dies before."""
+        """Finish a batch, and commit the partitions that the query still owns, unless it dies earlier."""
         member = self.random.choice(self.members)
         batch = member.batch
         if batch is None or not (self.faulty.commits_early or all(task.done for task in batch.tasks)):
@@ -271,7 +274,7 @@ class World:
                 self.committed[tp] = max(self.committed[tp], done.until)
 
     def _raise_rest(self, batch: Batch) -> bool:
-        """Let the driver raise the offsets of partitions without rows; another writer may be in its way."""
+        """Let the driver raise the offsets of partitions without rows, and return False if another writer blocks it."""
         written = [
             PartitionWrite(*tp, 0, 0, 0, 0, 0) for tp in {TopicPartition(*r[:2]) for t in batch.tasks for r in t.rows}
         ]
@@ -303,14 +306,14 @@ class World:
         return Batch(ranges, tasks, Work(offset_rows=rows, write_rows=load, batch=RunningBatch(read)))
 
     def _rows(self, tp: TopicPartition, among: OffsetRange) -> list[Record]:
-        """A record has no row, one, or two."""
+        """Return the rows of the records: none, one or two rows per record."""
         found = [o for o in self.log[tp] if among.start <= o < among.until]
         return [(*tp, o, n) for o in found for n in range((o + tp.partition) % 3)]
 
-    # -- what executors do
+    # -- steps of the executors
 
     def begin(self) -> None:
-        """An attempt of a task begins: the first, one more after a failure, or a speculative one."""
+        """Begin an attempt of a task: the first one, a retry after a failure, or a speculative one."""
         batches = [m.batch for m in self.members if m.batch is not None]
         tasks = [(b, t) for b in batches for t in b.tasks if not t.done]
         if not tasks or len(self.attempts) > 4:
@@ -327,7 +330,7 @@ class World:
         self.attempts.append(Attempt(task, stack, writes, iter([_record_batch(rows) for rows in chunks])))
 
     def move_on(self) -> None:
-        """An attempt takes its next step, or dies; nobody may hear that it has committed."""
+        """Run the next step of an attempt, or let it die.  The news of its commit may get lost."""
         if not self.attempts:
             return
         attempt = self.random.choice(self.attempts)
@@ -374,7 +377,7 @@ class _KilledError(Exception):
 
 
 def _roll_back(attempt: Attempt, error: Exception) -> None:
-    """Let an error end the transaction; what is neither ours nor a wait for a lock goes on."""
+    """End the transaction with ``error``.  Raise any error except a kill or a wait for a lock."""
     with suppress(_KilledError, PartitionsLockedError):
         attempt.open.__exit__(type(error), error, error.__traceback__)
 

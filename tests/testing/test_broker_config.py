@@ -60,5 +60,5 @@ def test_cluster_ids_have_kafkas_form_and_differ() -> None:
 
 
 def test_cluster_ids_never_look_like_an_option() -> None:
-    # One in 64 did, and Kafka's format tool then asked for the id that it had been given.
+    # One id in 64 began with a dash.  Kafka's format tool took it for an option, and asked for an id.
     assert not any(new_cluster_id().startswith("-") for _ in range(2000))

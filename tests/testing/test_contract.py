@@ -1,4 +1,4 @@
-"""What holds for every kind of broker, without starting one."""
+"""Rules for every kind of broker, tested without starting one."""
 
 import subprocess
 import sys

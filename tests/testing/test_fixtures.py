@@ -1,4 +1,4 @@
-"""The pytest fixtures, in a small test suite of their own over the mock cluster."""
+"""The pytest fixtures, in a separate small test suite with the mock cluster."""
 
 import pytest
 

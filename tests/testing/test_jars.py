@@ -1,6 +1,6 @@
-"""Fetching jars: once, completely, repaired when damaged, by one process at a time; Ivy and Maven are imitated.
+"""One process at a time fetches jars, once and completely, and repairs damaged ones.
 
-The imitations are small programs: what they are asked for is checked by what they deliver.
+Small programs imitate Ivy and Maven.  The jars that they write show what the code has requested.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from tests.missing_tools import skip_without
 TWO = JarSet(name="two-1", label="Two jars 1", modules=("org.a:alpha:1.0", "org.b:beta_2.13:2.5"))
 NAMES = ["alpha-1.0.jar", "beta_2.13-2.5.jar"]
 
-# Delivers what ivy.xml asks for, as ``java -jar ivy.jar`` does, unless the file "behaviour" says otherwise.
+# Writes the jars that ivy.xml requests, like ``java -jar ivy.jar``.  The file "behaviour" changes that.
 FAKE_JAVA = """
 import pathlib, re, sys, time, zipfile
 here = pathlib.Path(__file__).parent
@@ -73,7 +73,7 @@ for name, version in re.findall("<artifactId>([^<]*)</artifactId><version>([^<]*
 
 
 def sha256_of_jar(content: str) -> str:
-    """The hash of the jar that the imitations make."""
+    """Return the hash of the jar that the imitations make."""
     jar = io.BytesIO()
     with zipfile.ZipFile(jar, "w") as archive:
         archive.writestr(zipfile.ZipInfo("content"), content)
@@ -119,7 +119,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
 
 
 def forget_this_process() -> None:
-    """Check hashes again, as a new process does."""
+    """Let the code check hashes again, like a new process."""
     jars._hashed.clear()
 
 
@@ -287,7 +287,7 @@ def test_maven_compares_with_the_repositorys_checksums_where_no_hash_is_known(
 def test_ivy_compares_with_the_repositorys_checksums_where_no_hash_is_known(
     published: str, fetched: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real Ivy, with a folder as its repository."""
+    """This test runs the real Ivy, with a folder as its repository."""
     if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
         skip_without("java", "Ivy needs Java")
     module = tmp_path / "repository" / "org" / "a" / "alpha" / "1.0"

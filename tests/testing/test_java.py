@@ -1,4 +1,4 @@
-"""Finding Java: what is accepted, and what the user is told otherwise."""
+"""The search for Java: accepted versions, and the errors otherwise."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from pyspark_kafka_group.testing.java import JavaError, find_java
 
 
 def fake_java(folder: Path, answer: str, status: int = 0) -> Path:
-    """A ``bin/java`` that answers like ``java -version`` does, on standard error."""
+    """Write a ``bin/java`` that answers like ``java -version``, on standard error."""
     java = folder / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{answer}\nEND\nexit {status}\n")
@@ -18,7 +18,7 @@ def fake_java(folder: Path, answer: str, status: int = 0) -> Path:
 
 @pytest.fixture(autouse=True)
 def only_system_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No Java at all, unless a test provides one; `cat` and `sh` are there."""
+    """Hide every Java, but not `cat` and `sh`.  A test may provide a Java."""
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "cat").symlink_to("/bin/cat")

@@ -1,4 +1,4 @@
-"""The mock cluster: what it carries, what it refuses, and the faults."""
+"""The mock cluster: supported features, refused ones, and faults."""
 
 from collections.abc import Callable, Iterator
 
@@ -143,7 +143,7 @@ def test_pushed_errors_are_answered_once_each(mock: MockKafka) -> None:
         offset: int = future.result(TIMEOUT_S).offset
         return offset
 
-    # A permanent error: the client hides others behind a retry.
+    # The error is permanent, because the client retries after others.
     mock.push_errors(LIST_OFFSETS, KafkaError.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(KafkaException) as raised:
         end_offset()

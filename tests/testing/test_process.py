@@ -1,4 +1,4 @@
-"""A guarded process: signals reach it, and it ends with the process that started it, however that one ends."""
+"""Signals reach a guarded process, and it ends whenever the process that started it ends."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ import pytest
 from pyspark_kafka_group.testing.process import GuardedProcess
 
 SLEEP = ["/bin/sleep", "600"]
-# Tells its process id, then sleeps: `exec` keeps the id.
+# Prints its process id, then sleeps.  `exec` keeps the id.
 TELL_AND_SLEEP = ["/bin/sh", "-c", "echo $$; exec sleep 600"]
 LINUX = sys.platform == "linux"
 
@@ -34,7 +34,7 @@ def told_pid(log: Path) -> int:
 
 def is_running(pid: int) -> bool:
     try:
-        # Whoever adopts orphans here may never collect them.
+        # The process that adopts orphans on this machine may never collect them.
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
@@ -116,7 +116,7 @@ def start():
 
 @contextlib.contextmanager
 def owner(tmp_path: Path, body: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A Python process that started a guarded process in some way, and the latter's id."""
+    """Yield a Python process that has started a guarded process, and the id of the guarded process."""
     log = tmp_path / "log"
     script = OWNER.format(command=TELL_AND_SLEEP, log=str(log), body=body)
     command = [sys.executable, "-c", script]
@@ -137,7 +137,7 @@ def test_it_ends_when_its_owner_is_killed(tmp_path: Path, number: signal.Signals
 
 def test_it_ends_when_its_owner_exits_without_ending_it(tmp_path: Path) -> None:
     with owner(tmp_path, "start(); sys.stdin.read()") as (process, pid):
-        process.communicate(timeout=15)  # ends its input
+        process.communicate(timeout=15)  # closes its input
         assert process.returncode == 0
         wait_until(lambda: not is_running(pid))
 

@@ -1,4 +1,4 @@
-"""The fault proxy, before a server that sends back what it gets."""
+"""The fault proxy in front of a server that echoes its input."""
 
 import queue
 import socket
@@ -12,7 +12,7 @@ import pytest
 from pyspark_kafka_group.testing import FaultProxy, KafkaTestingError
 
 TIMEOUT_S = 10.0
-# What a loaded machine may add to a delay.
+# The time that a loaded machine may add to a delay.
 SLACK_S = 2.0
 
 
@@ -27,7 +27,7 @@ class EchoServer(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: cut connections are what these tests are about."""
+        """Print nothing, because these tests cut connections on purpose."""
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_heal_ends_delay_and_bandwidth_limit(proxy: FaultProxy) -> None:
 def test_a_dead_server_looks_like_a_reset_connection(server: EchoServer, proxy: FaultProxy) -> None:
     server.shutdown()
     server.server_close()
-    # Around connect(), too: on a busy machine the reset comes before connect() has returned.
+    # The block includes connect(): on a busy machine the reset arrives before connect() has returned.
     with pytest.raises(ConnectionResetError), connect(proxy) as client:
         client.recv(1)
 
@@ -207,7 +207,7 @@ def test_a_bandwidth_of_nothing_is_refused(proxy: FaultProxy) -> None:
 
 
 def request(api_key: int, content: bytes) -> bytes:
-    """Return a request as Kafka's protocol has it: size, API key, and the rest."""
+    """Return a request of Kafka's protocol: size, API key, and the rest."""
     body = api_key.to_bytes(2, "big") + content
     return len(body).to_bytes(4, "big") + body
 

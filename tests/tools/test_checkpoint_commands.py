@@ -1,4 +1,4 @@
-"""``import-checkpoint`` and ``export-checkpoint``, as a shell sees them, and what they send to the broker."""
+"""``import-checkpoint`` and ``export-checkpoint``: their output, exit codes, and requests to the broker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MEMBER = DescribedMember("m-1", None, "app", "/10.0.0.1", frozenset(), None, Non
 
 @pytest.fixture(autouse=True)
 def three_partitions(broker: FakeBroker) -> None:
-    """Let the cluster know no group, and three partitions with a log ``[2, 12)``."""
+    """Set up a cluster without groups, and with three partitions whose logs are ``[2, 12)``."""
     broker.answers |= {
         METADATA: topic_metadata([broker], {"orders": 3}),
         CLASSIC: classic("Dead"),
@@ -67,7 +67,7 @@ def committed(values: Mapping[TopicPartition, int], *, metadata: str = "", error
 
 
 def test_nothing_is_sent_unless_it_is_told_to(broker: FakeBroker, tmp_path: Path) -> None:
-    """The table and the last line are those of ``reset``."""
+    """The table and the last line are the same as with ``reset``."""
     found = import_from(broker, write_checkpoint(tmp_path, offsets(3, 4, 12)))
     assert found.exit_code == 0, found.output
     assert [line.split() for line in found.stdout.splitlines()] == [
@@ -91,7 +91,7 @@ def test_offsets_are_committed_as_reset_does_it(broker: FakeBroker, tmp_path: Pa
 
 
 def test_partitions_that_are_new_to_the_checkpoint_begin_at_the_beginning(broker: FakeBroker, tmp_path: Path) -> None:
-    """As with Spark's own source; without an offset they would begin where ``startingOffsets`` says, often the end."""
+    """Spark's own source does the same.  Without an offset they would begin at ``startingOffsets``, often the end."""
     found = import_from(broker, write_checkpoint(tmp_path, offsets(3, 4)), "--json")
     assert found.exit_code == 0, found.output
     assert [part["new_offset"] for part in json.loads(found.stdout)["partitions"]] == [3, 4, 2]
@@ -109,7 +109,7 @@ def test_deleted_records_move_the_offset_and_it_is_said(broker: FakeBroker, tmp_
 
 
 def test_an_offset_beyond_the_end_is_refused(broker: FakeBroker, tmp_path: Path) -> None:
-    """The topic was created again, or the cluster is another one: the end would skip what the log has now."""
+    """The topic was created again, or this is another cluster.  The log end would skip all present records."""
     found = import_from(broker, write_checkpoint(tmp_path, offsets(3, 13, 5)), "--execute")
     assert (found.exit_code, found.stdout) == (2, "")
     assert "orders-1: the offset of the checkpoint is after the end of the log" in found.stderr
@@ -163,7 +163,7 @@ def test_the_committed_offsets_are_printed_as_starting_offsets(broker: FakeBroke
 
 
 def test_a_partition_without_an_offset_is_read_from_its_beginning(broker: FakeBroker) -> None:
-    """Spark needs an offset of every partition, and the group has read nothing of this one."""
+    """Spark needs an offset of every partition, and the group has read nothing from this one."""
     broker.answers |= {CLASSIC: classic("Empty"), FETCH: fetched({**dict.fromkeys(ORDERS[:2], 5), ORDERS[2]: -1})}
     found = export(broker)
     assert (found.exit_code, found.stdout) == (0, '{"orders":{"0":5,"1":5,"2":-2}}\n')

@@ -1,4 +1,4 @@
-"""The command line as a shell sees it: exit codes, which stream, and no traceback."""
+"""The command line in a shell: exit codes, output streams, and no traceback."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ASKING = [
 
 
 def required(command: str, folder: Path) -> tuple[str, ...]:
-    """Return what a command needs beside the servers, with the group ``etl``."""
+    """Return the arguments that a command needs beside the servers, for the group ``etl``."""
     match command:
         case "reset":
             return ("--to", "start", "etl")
@@ -72,7 +72,7 @@ def test_the_servers_may_stand_in_the_environment(broker: FakeBroker, monkeypatc
 def test_a_group_that_does_not_exist_is_1_and_said_alike_by_all_commands(
     broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regression: some commands ended with 2, and each had other words."""
+    """Regression: some commands ended with 2, and each had a different message."""
     broker.answers |= {CLASSIC: classic("Dead"), FETCH: fetched({})}
     monkeypatch.setattr("pyspark_kafka_group.tools.analysis.history.read_group", lambda *_: iter(()))
     commands = ("describe", "watch", "doctor", "history", "history --poll 1", "rewinds", "reset --to start")
@@ -93,7 +93,7 @@ def test_a_group_that_does_not_exist_is_1_and_said_alike_by_all_commands(
 def test_a_topic_that_does_not_exist_is_2_and_said_alike_by_all_commands(
     broker: FakeBroker, monkeypatch: pytest.MonkeyPatch, topics: str, said: str
 ) -> None:
-    """Regression: ``rewinds`` ended with 0 and "Nothing found", so an alert with a misspelt topic never fired."""
+    """Regression: for a misspelt topic ``rewinds`` ended with 0 and "Nothing found", so an alert never fired."""
     record = LoggedRecord(0, 0, decode(records.offset_key(tp=TopicPartition("orders", 0)), records.offset_value(5)))
     monkeypatch.setattr("pyspark_kafka_group.tools.analysis.history.read_group", lambda *_: iter([record]))
     for command in ("history", "history --poll 1", "rewinds", "reset --to start", "export-checkpoint"):
@@ -115,7 +115,7 @@ def test_a_missing_right_on_the_group_is_2_and_said_alike_by_all_commands(broker
 
 
 def test_a_closed_port_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: it took 10 s, as long as a cluster may take that has only just begun."""
+    """Regression: the command waited 10 s, the time that a new cluster may need to start."""
     monkeypatch.setattr(group_view, "_PATIENCE_S", 10.0)
     for address in ("127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2", "host.invalid:9092"):
         begin = time.monotonic()

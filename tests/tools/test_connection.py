@@ -1,4 +1,4 @@
-"""Where a command finds the cluster."""
+"""The ways to name the cluster of a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of ``--json``, frozen: scripts depend on them.  A key may be added, never taken away or renamed."""
+"""The frozen keys of ``--json``.  Scripts depend on them, so you may add a key, but never remove or rename one."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_rewinds() -> None:
     assert ended.keys() == gap.keys()
 
 
-# -- the same for people, within 80 columns
+# -- the same as text, within 80 columns
 
 
 def test_people_are_shown_a_group() -> None:
@@ -324,7 +324,7 @@ def test_people_are_shown_a_group() -> None:
         "orders          4               -    -       -         -  -       app",
     ]
     (head, *_) = [line for line in group_text(group_document(GROUP), wide=True) if line.startswith("GROUP")]
-    # Kafka's own columns, in their order, and ours after them.
+    # Kafka's own columns come first, in their order.
     assert head.split() == [
         *["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"],
         *["LEADER-EPOCH", "BEHIND", "CATCH-UP", "STATUS"],

@@ -1,4 +1,4 @@
-"""The commands that read event logs, as a shell sees them."""
+"""The commands that read event logs: output and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of properties: Java's syntax, and Java's names for what librdkafka calls otherwise."""
+"""Properties files: Java's syntax, and Java's names for the properties of librdkafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``reset`` does and refuses, as a shell sees it, and what it sends to the broker."""
+"""``reset``: its output, exit codes, refusals, and requests to the broker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def committed(offset: int = 5, epoch: int = 3, error: int = 0, *, count: int = 2
 
 @pytest.fixture(autouse=True)
 def two_partitions(broker: FakeBroker) -> None:
-    """Let the group have committed 5 in both partitions of a log ``[2, 12)``."""
+    """Set up two partitions with logs ``[2, 12)``, in which the group has committed 5."""
     broker.answers |= {
         METADATA: topic_metadata([broker], {"orders": 2}),
         FETCH: committed(),
@@ -48,7 +48,7 @@ def run(broker: FakeBroker, *arguments: str) -> Result:
 
 
 def sent(broker: FakeBroker) -> dict[TopicPartition, tuple[int, int, str]]:
-    """What was committed: offset, leader epoch, metadata."""
+    """Return the commit of each partition: offset, leader epoch, metadata."""
     (asked,) = [asked for asked in broker.asked if asked.api == COMMIT]
     request = Reader(memoryview(asked.body), flexible=True)
     assert (request.text(), request.int32(), request.text(), request.nullable_text()) == ("etl", -1, "", None)
@@ -176,7 +176,7 @@ def test_a_lost_answer_is_settled_by_what_is_committed(broker: FakeBroker) -> No
 
 
 def test_an_open_transaction_of_the_group_is_2(broker: FakeBroker) -> None:
-    """Its offsets would come after those that are set, when it ends."""
+    """When the transaction ends, its offsets would overwrite those of ``reset``."""
     broker.answers[FETCH] = [committed(), committed(error=UNSTABLE)]
     found = run(broker, "--to", "start", "--execute")
     assert (found.exit_code, found.stdout) == (2, "")

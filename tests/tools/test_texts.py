@@ -1,4 +1,4 @@
-"""Tables within the width of a terminal, and how times are written."""
+"""Tables that fit a terminal, and the format of times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live view, as pipes and terminals see it, and histories by polling."""
+"""The live view in pipes and in terminals, and histories by polling."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def committed(offset: int) -> Any:
 
 @pytest.fixture(autouse=True)
 def commits(broker: FakeBroker) -> None:
-    """Let the group commit 5, 15 and 25; the log ends at 90."""
+    """Let the group commit 5, 15 and 25.  The log ends at 90."""
     broker.answers |= {FETCH: [committed(5), committed(15), committed(25)], LIST: listed({TP: 90})}
 
 
@@ -89,7 +89,7 @@ def test_a_cluster_that_never_answers_is_2_and_a_missing_group_1(broker: FakeBro
 
 def test_ctrl_c_leaves_a_clean_terminal(broker: FakeBroker) -> None:
     mine, theirs = pty.openpty()
-    # A shell that runs the tests in the background ignores Ctrl-C for them, and what they start.
+    # A shell that runs the tests in the background ignores Ctrl-C for them and for their child processes.
     program = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     program += "runpy.run_module('pyspark_kafka_group.tools', run_name='__main__')"
     command = [sys.executable, "-c", program, "watch", "-b", str(broker.address), "etl"]
@@ -119,7 +119,7 @@ def test_ctrl_c_leaves_a_clean_terminal(broker: FakeBroker) -> None:
 
 
 def read(terminal: int, wait_s: float = 0.2) -> bytes:
-    """What has come; nothing once the other side is closed."""
+    """Return the new output; nothing after the other side has closed."""
     if not select.select([terminal], [], [], wait_s)[0]:
         return b""
     try:

@@ -1,4 +1,4 @@
-"""Answers of brokers, written field by field as Kafka's message schemas have them."""
+"""Answers of brokers, written field by field according to Kafka's message schemas."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ P = ParamSpec("P")
 
 
 def _answer(write: Callable[Concatenate[Writer, int, P], None]) -> Callable[P, Answer]:
-    """Make an answer of what writes its fields; the throttle time is before them, and tagged fields are behind."""
+    """Make an answer from a function that writes its fields, between the throttle time and the tagged fields."""
 
     def make(*args: P.args, **kwargs: P.kwargs) -> Answer:
         def whole(out: Writer, version: int) -> None:
@@ -42,7 +42,7 @@ def _answer(write: Callable[Concatenate[Writer, int, P], None]) -> Callable[P, A
 
 @_answer
 def configs(out: Writer, version: int, resources: Mapping[str, tuple[int, Mapping[str, str | None]]]) -> None:
-    """Settings by the name of the resource, after its error."""
+    """Write the error and the settings of each resource."""
 
     def synonym(name: str) -> None:
         out.text(name)
@@ -198,7 +198,7 @@ def bits(operations: frozenset[int] | None) -> int:
 
 
 def consumer_subscription(topics: Sequence[str]) -> bytes:
-    """What a member of a classic group tells its leader."""
+    """Return the subscription that a member of a classic group sends to its leader."""
     out = Writer(flexible=False)
     out.int16(3)
     out.array(topics, out.text)
@@ -207,7 +207,7 @@ def consumer_subscription(topics: Sequence[str]) -> bytes:
 
 
 def consumer_assignment(partitions: Sequence[TopicPartition]) -> bytes:
-    """What a leader writes for a member of a classic group."""
+    """Return the assignment that a leader writes for a member of a classic group."""
     out = Writer(flexible=False)
     out.int16(3)
     write_by_topic(out, dict.fromkeys(partitions), lambda number, _: out.int32(number))

@@ -1,4 +1,4 @@
-"""What all tests of connections share."""
+"""Fixtures of all tests of connections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 
 @pytest.fixture(autouse=True)
 def _connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """At the end of each test, whether or not it has done so itself."""
+    """Close all connections at the end of each test."""
     made: list[BrokerConnection] = []
     init = BrokerConnection.__init__
 

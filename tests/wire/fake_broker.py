@@ -1,4 +1,4 @@
-"""A broker that answers what a test tells it, over a real socket.
+"""A broker with the answers of a test, over a real socket.
 
 :class:`FakeBroker` serves all tests that need one.  :mod:`tests.wire.fake_group` fills it with a topic and a group,
 :mod:`tests.wire.login_broker` adds TLS and logins, and :mod:`tests.connector.reading.socket_brokers` adds records.
@@ -55,12 +55,12 @@ HANG_UP = object()
 """Close the connection."""
 
 Answer = Callable[[Writer, int], None]
-"""Writes the fields of an answer of some version."""
+"""Writes the fields of an answer, in the given version."""
 
 
 @dataclass
 class Asked:
-    """A request that came."""
+    """A request that the broker has received."""
 
     api: int
     version: int
@@ -72,18 +72,18 @@ class Asked:
 class FakeBroker:
     """Answers each kind of request from `answers`: with fields, raw bytes, or one of the above.
 
-    A list is taken from, one answer for each request; its last one stays.
+    A list contains one answer for each request.  Its last answer repeats.
 
     Attributes
     ----------
     offered : dict of int to (int, int)
-        The versions that it claims to speak.
+        The versions that the broker offers.
     asked : list of Asked
-        The requests that came.
+        The requests that the broker has received.
     connections : list of socket
-        Those that are open.
+        The open connections.
     accepted : int
-        How many connections there have been.
+        The number of connections so far.
     """
 
     answers: dict[int, Any] = field(default_factory=dict)
@@ -100,20 +100,20 @@ class FakeBroker:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        # Deliberate: shut down first; a thread that waits in accept() would keep the port open.
+        # Deliberate: shut down first.  Otherwise a thread that waits in accept() would keep the port open.
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.disconnect()
 
     def disconnect(self) -> None:
-        """Close the connections, as a broker does with those that were idle for long."""
+        """Close all connections, as a broker closes idle ones."""
         for connection in [*self.connections]:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
     def kinds(self) -> list[str]:
-        """The names of the requests that came."""
+        """Return the names of the requests that the broker has received."""
         return [APIS[asked.api].name for asked in self.asked]
 
     def answer_to(self, asked: Asked) -> Any:
@@ -124,7 +124,7 @@ class FakeBroker:
         return answer
 
     def secured(self, client: socket.socket) -> socket.socket:
-        """Return what to talk over with a client that has connected."""
+        """Return the socket for a client that has connected."""
         return client
 
     def _accept(self) -> None:
@@ -147,7 +147,7 @@ class FakeBroker:
             while size := stream.read(4):
                 frame = stream.read(int.from_bytes(size, "big"))
                 if len(frame) < int.from_bytes(size, "big"):
-                    return  # the client has hung up, or speaks another protocol
+                    return  # the client has closed the connection, or speaks another protocol
                 request = Reader(memoryview(frame))
                 key, version, correlation_id = request.int16(), request.int16(), request.int32()
                 client_id = request.text()

@@ -1,4 +1,4 @@
-"""Fake brokers with a topic and a group: what most tests of a cluster begin with."""
+"""Fake brokers with a topic and a group, for most tests of a cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLASSIC, CONSUMER = DescribeGroups.api.key, ConsumerGroupDescribe.api.key
 
 @contextmanager
 def fake_brokers(count: int = 1, *, coordinates: str = "etl") -> Iterator[list[FakeBroker]]:
-    """Yield brokers, of which the first coordinates a group or a transactional id."""
+    """Yield brokers.  The first one coordinates a group or a transactional id."""
     made = [FakeBroker() for _ in range(count)]
     made[0].answers[FindCoordinator.api.key] = coordinator(made[0], coordinates)
     try:
@@ -53,7 +53,7 @@ def fake_group(topic: str, committed: Sequence[int], end: int) -> Iterator[FakeB
     committed : sequence of int
         The committed offset of each of its partitions.
     end : int
-        Where each log ends.
+        The end of each log.
     """
     parts = {TopicPartition(topic, n): offset for n, offset in enumerate(committed)}
     with fake_brokers() as (broker,):
@@ -72,7 +72,7 @@ def coordinator(broker: FakeBroker, of: str = "etl") -> Answer:
 
 
 def topic_metadata(brokers: Sequence[FakeBroker], topics: Mapping[str, int]) -> Answer:
-    """Brokers 1, 2, ... lead the partitions of each topic in turn; a topic has so many partitions."""
+    """Return metadata of topics with these numbers of partitions.  Brokers 1, 2, ... lead the partitions in turn."""
     addresses = {number: broker.address for number, broker in enumerate(brokers, 1)}
     found = (
         TopicMetadata(name, 0, None, tuple(PartitionMetadata(n, 0, 1 + n % len(addresses), 1) for n in range(count)))
@@ -86,7 +86,7 @@ def classic(state: str, error: int = 0) -> Answer:
 
 
 def fetched(offsets: Mapping[TopicPartition, int], *, epoch: int = -1, error: int = 0) -> Answer:
-    """Committed offsets; -1 is none."""
+    """Return an answer with committed offsets; -1 for none."""
     found = {tp: FetchedOffset(error, offset, epoch if offset >= 0 else -1, "") for tp, offset in offsets.items()}
     return answers.offsets(FetchedOffsets(0, found))
 

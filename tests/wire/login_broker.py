@@ -16,18 +16,18 @@ from tests.wire.fake_broker import SILENCE, Asked, FakeBroker
 
 
 class Broker(FakeBroker):
-    """Answers ApiVersions, SaslHandshake and SaslAuthenticate, and nothing else.
+    """A broker that answers only ApiVersions, SaslHandshake and SaslAuthenticate.
 
     Attributes
     ----------
     logins : list of bytes
         The messages with which clients have authenticated.
     refuses : bool
-        Whether it refuses that.
+        Whether the broker refuses logins.
     challenge : bytes
         The answer to the first message of a login; empty to decide at once.
     lifetime_ms : int
-        How long a login counts; 0 for ever.
+        The time for which a login is valid; 0 for no limit.
     """
 
     def __init__(self, certificate: trustme.LeafCert | None, trusts: trustme.CA | None) -> None:

@@ -63,7 +63,7 @@ def test_an_answer_that_has_not_changed_is_the_same_object(broker: FakeBroker) -
 
 
 def test_an_unchanged_answer_is_not_read_again(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may describe thousands of partitions, and comes before each batch."""
+    """The answer may describe thousands of partitions, and each batch needs it."""
     connection = connect(broker)
     first = connection.ask_again(ASK, 2.0, None)
     monkeypatch.setattr(type(ASK), "read", lambda *_: pytest.fail("it was read"))
@@ -137,7 +137,7 @@ def test_a_broker_that_is_silent_is_waited_for_as_long_as_was_said(broker: FakeB
 
 
 def test_a_broker_that_answers_byte_by_byte_is_not_waited_for_for_ever() -> None:
-    """Each byte comes in time, the answer does not."""
+    """Each byte arrives in time, but the answer does not."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         stopped = threading.Event()
 
@@ -173,10 +173,10 @@ def test_a_connection_that_the_broker_has_closed_is_not_idle(broker: FakeBroker)
 
 
 def test_an_answer_that_comes_too_late_is_no_answer_to_the_next_request(broker: FakeBroker) -> None:
-    """Fetched offsets of another group, say."""
+    """For example, the late answer has the offsets of another group."""
     fetch = OffsetFetch("other", [], require_stable=False)
     connection = connect(broker)
-    connection._send(KEY, 4, b"\0\2\4etl\0", flexible=True)  # nobody waits for the answer
+    connection._send(KEY, 4, b"\0\2\4etl\0", flexible=True)  # without waiting for the answer
     time.sleep(0.2)
     assert not connection.is_idle()
     with pytest.raises(ProtocolError, match="another request"):
@@ -184,7 +184,7 @@ def test_an_answer_that_comes_too_late_is_no_answer_to_the_next_request(broker: 
 
 
 class Resolver:
-    """Stands in for getaddrinfo; answers when it may."""
+    """Replaces getaddrinfo, and answers when the test allows it."""
 
     def __init__(self, to: Address) -> None:
         self.to = to
@@ -223,7 +223,7 @@ def test_a_name_that_is_not_known_is_an_error() -> None:
 
 
 def test_the_next_address_of_a_name_is_tried(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with localhost, where a broker listens on IPv4 only."""
+    """An example is localhost, if a broker listens on IPv4 only."""
     found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", at) for at in (("127.0.0.1", 1), broker.address)]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     connection = BrokerConnection(Address("kafka.example", 9092), "me", 5.0, Security(), needed=())

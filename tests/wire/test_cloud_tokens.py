@@ -1,4 +1,4 @@
-"""The token providers of the clouds: Amazon's with its real library, the others with stand-ins for theirs."""
+"""The token providers of the clouds: Amazon's with its real library, the others with fake libraries."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_role_is_assumed_with_sts(monkeypatch: pytest.MonkeyPatch) -> None:
             self.wfile.write(STS_ANSWER.encode())
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Sts) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
@@ -137,11 +137,11 @@ def test_amazon_without_credentials_and_without_a_region(monkeypatch: pytest.Mon
         fetch("msk:eu-west-1")
 
 
-# -- the others, with stand-ins
+# -- the others, with fake libraries
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **content: Any) -> None:
-    """Put a module in place of a library, with the packages above it."""
+    """Replace a library, and the packages above it, by a fake module."""
     parts = name.split(".")
     for count in range(1, len(parts)):
         package = ".".join(parts[:count])
@@ -186,7 +186,7 @@ def test_a_token_of_entra(monkeypatch: pytest.MonkeyPatch, name: str, config: st
 
 
 class GoogleCredentials:
-    """As google.auth's: the time of expiry has no time zone."""
+    """Fake credentials of google.auth: their expiry time has no time zone."""
 
     service_account_email: str | None = "etl@project.iam.gserviceaccount.com"
 

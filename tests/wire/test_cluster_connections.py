@@ -1,4 +1,4 @@
-"""Connections that are kept, and when they are made anew."""
+"""Connections to a cluster are kept, and opened again when necessary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOUND = Coordinator(0, "", Address("there", 9092))
 
 
 class Connections(ClusterConnections):
-    """Notes which connections were made."""
+    """Cluster connections that note each new connection."""
 
     def __init__(self, *servers: Address) -> None:
         self.made: list[tuple[Address, BrokerConnection]] = []
@@ -65,7 +65,7 @@ def test_a_login_that_ends_is_renewed(brokers: list[FakeBroker]) -> None:
 
 
 def test_after_trouble_a_connection_is_not_used_again(brokers: list[FakeBroker]) -> None:
-    """An answer may still be on its way, and would be taken for that to another request."""
+    """A late answer could count as the answer to another request."""
     connections = Connections(brokers[0].address)
     brokers[0].answers[KEY] = [SILENCE, HANG_UP, answers.coordinator(FOUND)]
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Connections that are encrypted and authenticated, to a server that knows just enough of Kafka's protocol."""
+"""Encrypted and authenticated connections to a server with a small part of Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_certificate_for_another_host_is_not_trusted(authority: trustme.CA, ca
 
 
 def encrypted(key: trustme.Blob) -> str:
-    """A private key as Java's PEM stores may have it."""
+    """Return a private key, encrypted as in Java's PEM stores."""
     found = serialization.load_pem_private_key(key.bytes(), None)
     encryption = serialization.BestAvailableEncryption(SECRET.encode())
     return found.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption).decode()
@@ -149,7 +149,7 @@ def test_certificates_and_keys_as_text_leave_no_file_open(authority: trustme.CA)
 
 
 def revoked(authority: trustme.CA, certificate: trustme.LeafCert | None, file: Path) -> str:
-    """Write the authority's list of revoked certificates, with one in it or none."""
+    """Write the authority's list of revoked certificates, with one entry or none, and return its path."""
     issuer = x509.load_pem_x509_certificate(authority.cert_pem.bytes())
     now = datetime.now(UTC)
     made = x509.CertificateRevocationListBuilder(issuer.subject, now, now + timedelta(days=1))
@@ -221,7 +221,7 @@ def test_an_encrypted_connection_can_be_interrupted(authority: trustme.CA, ca: s
         threading.Timer(0.2, connection.interrupt).start()
         begin = time.monotonic()
         with pytest.raises(OSError, match=r".+"):
-            connection.request(protocol.FETCH, b"")  # is not answered
+            connection.request(protocol.FETCH, b"")  # gets no answer
         assert time.monotonic() - begin < 10
         connection.close()
 

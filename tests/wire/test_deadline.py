@@ -1,4 +1,4 @@
-"""By when something must be over."""
+"""Deadlines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fields of Kafka's protocol as bytes and back, and what is wrong with bytes that nobody should send."""
+"""Encoding and decoding of the fields of Kafka's protocol, and errors for invalid bytes."""
 
 from __future__ import annotations
 

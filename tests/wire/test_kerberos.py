@@ -1,4 +1,4 @@
-"""GSSAPI, with a stand-in for the Kerberos library; `integration/test_kerberos.py` asks a real KDC."""
+"""GSSAPI with a fake Kerberos library.  `integration/test_kerberos.py` uses a real KDC."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class GSSError(Exception):
 
 
 class Library:
-    """What tests decide about the library, and what it was given."""
+    """The settings of the fake library, and the arguments that it has received."""
 
     def __init__(self) -> None:
         self.tokens: list[bytes | None] = [b"first", None]
@@ -101,7 +101,7 @@ def soon() -> Deadline:
 def test_tokens_are_exchanged_and_then_no_layer_is_chosen(library: Library) -> None:
     conversation = KerberosLogin("kafka", "etl", None).talk("b1", soon())
     assert next(conversation) == b"first"
-    assert conversation.send(b"proof") == b""  # the broker has spoken last, so that it may make its offer
+    assert conversation.send(b"proof") == b""  # the empty message lets the broker send its offer
     assert conversation.send(b"offer") == b"wrapped \x01\0\0\0"
     with pytest.raises(StopIteration):
         conversation.send(b"")

@@ -1,4 +1,4 @@
-"""The requests of fixed versions: what a broker should not send."""
+"""Requests of fixed versions, and answers that a broker should not send."""
 
 from __future__ import annotations
 

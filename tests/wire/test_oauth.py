@@ -1,4 +1,4 @@
-"""Tokens are asked for as librdkafka does, kept while they are good, and shown to brokers; to a real HTTP server."""
+"""Tokens from a real HTTP server: requests like those of librdkafka, reuse while valid, and logins to brokers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GOOD = {"access_token": "token-1", "token_type": "Bearer", "expires_in": 3600}
 
 
 class Endpoint:
-    """A token endpoint that answers as it is told."""
+    """A token endpoint with the answers of a test."""
 
     def __init__(self, certificate: trustme.LeafCert | None = None) -> None:
         self.status = 200
@@ -63,7 +63,7 @@ class Endpoint:
                 self.wfile.write(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         scheme = "http"
@@ -114,7 +114,7 @@ def jwt(**claims: Any) -> str:
     return ".".join([*(base64.urlsafe_b64encode(json.dumps(p).encode()).decode().rstrip("=") for p in parts), "c2ln"])
 
 
-# -- what is asked
+# -- requests
 
 
 def test_a_token_is_asked_for_with_an_assertion_that_is_read_each_time(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_the_endpoint_is_checked_with_the_authorities_that_are_named(tmp_path: P
         assert len(server.asked) == 2
 
 
-# -- what is answered
+# -- answers
 
 
 def test_a_token_is_good_for_most_of_its_life() -> None:
@@ -263,7 +263,7 @@ def test_secrets_are_not_shown() -> None:
     assert SECRET not in repr(secured(config(server.url)))
 
 
-# -- what is kept
+# -- kept tokens
 
 
 def test_connections_share_a_token_until_most_of_its_life_is_over() -> None:
@@ -295,7 +295,7 @@ def test_who_waits_for_another_ones_question_waits_no_longer_than_his_own_time()
         assert tokens.current(soon()).text == "token-1"
 
 
-# -- what brokers are told
+# -- logins
 
 
 def test_a_broker_is_shown_the_token_and_the_extensions() -> None:
@@ -326,7 +326,7 @@ def test_a_token_that_a_broker_does_not_take_is_not_shown_again() -> None:
         with pytest.raises(RefusedCredentialsError, match="error 58: wrong!"):
             connect(to, config(server.url))
         assert len(server.asked) == 3
-        to.challenge, to.refuses = b"not so", False  # which Kafka does not do
+        to.challenge, to.refuses = b"not so", False  # Kafka never does this
         with pytest.raises(ProtocolError, match="does not take the token"):
             connect(to, config(server.url))
 

@@ -1,4 +1,4 @@
-"""Requests as bytes, and what brokers answer, in every version that is spoken here."""
+"""Requests as bytes, and answers of brokers, in every supported version."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def groups_of(name: str, version: int) -> st.SearchStrategy[DescribedGroup]:
 
 
 def answer_of(name: str, version: int) -> st.SearchStrategy[tuple[Any, Answer]]:
-    """What a broker may answer: what is to be read, and how it is written."""
+    """Return the possible answers of a broker: the value that the client must read, and the function that writes it."""
     match name:
         case "Metadata":
             return metadata_of(version).map(lambda found: (found, answers.metadata(found)))
@@ -363,7 +363,7 @@ def test_an_answer_is_read_as_it_was_written(name: str, version: int, data: st.D
 @settings(max_examples=30)
 @given(data=st.data())
 def test_rubbish_is_a_protocol_error_and_no_other(name: str, version: int, data: st.DataObject) -> None:
-    """Random bytes, and answers that are cut off or of which a few bytes are wrong."""
+    """The bytes are random, or an answer that is cut off or has a few wrong bytes."""
     _, answer = data.draw(answer_of(name, version))
     sent = bytearray(written(name, version, answer))
     for _ in range(data.draw(st.integers(0, 3))):

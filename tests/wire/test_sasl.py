@@ -1,4 +1,4 @@
-"""SASL's mechanisms, by the examples of their RFCs."""
+"""SASL's mechanisms, with the examples of their RFCs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
 def example() -> Conversation:
-    """RFC 7677, section 3."""
+    """Return the conversation of RFC 7677, section 3."""
     return scram("sha256", "user", "pencil", lambda: NONCE)
 
 
@@ -35,7 +35,7 @@ def test_scram_proves_to_know_the_password() -> None:
 
 
 def test_scram_with_sha_1_follows_its_rfc_too() -> None:
-    """RFC 5802, section 5: the only other example that is published."""
+    """RFC 5802, section 5, contains the only other published example."""
     conversation = scram("sha1", "user", "pencil", lambda: "fyko+d2lbbFgONRv9qkxdawL")
     next(conversation)
     answer = b"r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096"
@@ -74,7 +74,7 @@ def test_a_broker_that_does_not_follow_the_rules_is_refused(answer: bytes) -> No
 
 @pytest.mark.parametrize("iterations", [b"-1", b"0", b"1", b"4095"])
 def test_too_few_iterations_are_refused_before_the_proof_is_sent(iterations: bytes) -> None:
-    """As Java's client does; librdkafka would send the proof."""
+    """Java's client also refuses them.  librdkafka would send the proof."""
     conversation = example()
     next(conversation)
     with pytest.raises(StoppedLoginError, match=r"iterations, fewer than the 4096 .* kafka\.bootstrap\.servers"):

@@ -1,4 +1,4 @@
-"""Token providers: their names, what callables may return, what failures show, and how long tokens are used."""
+"""Token providers: names, results of callables, errors, and the time for which clients use a token."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LATER = time.time() + 1e6
 
 @pytest.fixture(autouse=True)
 def _no_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget the providers that have failed in tests before."""
+    """Forget the providers that failed in earlier tests."""
     monkeypatch.setattr(token_providers, "_failing", {})
 
 
@@ -160,7 +160,7 @@ def test_a_token_is_good_for_most_of_its_life(answer: Any) -> None:
 
 
 class RequestsError(OSError):
-    """As the HTTPError of requests."""
+    """Like the HTTPError of the package requests."""
 
     def __init__(self, text: str, status_code: int) -> None:
         super().__init__(text)

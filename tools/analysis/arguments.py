@@ -16,7 +16,7 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 _LARGEST = 2**63 - 1
 
 _SINCE_1970_MS = {9: 1e3, 10: 1e3, 13: 1.0, 19: 1e-6}
-"""Milliseconds in one unit of a number of so many digits: seconds, milliseconds or nanoseconds."""
+"""Milliseconds in one unit of a number, by its number of digits: seconds, milliseconds or nanoseconds."""
 
 TIME_FORMS = (
     "-1h or -2d12h before now, 2026-01-31, 2026-01-31T12:00:00Z (UTC is the default), or seconds, milliseconds or "
@@ -54,13 +54,13 @@ def parse_partitions(values: Iterable[str]) -> PartitionChoice:
 
 
 def is_chosen(choice: PartitionChoice, topic: str, partition: int) -> bool:
-    """Tell whether a partition is chosen."""
+    """Return whether a partition is chosen."""
     numbers = choice.get(topic, frozenset())
     return not choice or numbers is None or partition in numbers
 
 
 def without(choice: PartitionChoice, known: Collection[TopicPartition]) -> PartitionChoice:
-    """Return what is left of a choice without the known partitions; a topic is known if a partition of it is."""
+    """Return a choice without the known partitions, and without whole topics that have a known partition."""
     topics = {tp.topic for tp in known}
     left = {
         topic: None if numbers is None else frozenset(n for n in numbers if TopicPartition(topic, n) not in known)
@@ -70,7 +70,7 @@ def without(choice: PartitionChoice, known: Collection[TopicPartition]) -> Parti
 
 
 def choice_of(partitions: Iterable[TopicPartition]) -> PartitionChoice:
-    """Return the choice of just these partitions."""
+    """Return the choice of only these partitions."""
     numbers: dict[str, set[int]] = {}
     for topic, number in partitions:
         numbers.setdefault(topic, set()).add(number)
@@ -128,7 +128,7 @@ def parse_target(text: str, *, now_ms: int) -> Target:
 
 
 def parse_time(text: str, *, now_ms: int) -> int | None:
-    """Return a time in milliseconds since 1970; None if the text is not one of :data:`TIME_FORMS`."""
+    """Return a time in milliseconds since 1970; None for a text in another form than :data:`TIME_FORMS`."""
     if text.startswith("-") and (ago := duration_ms(text[1:], alone=None)) is not None:
         return int(now_ms - ago) if ago <= now_ms else None
     if match := re.fullmatch(r"(\d+)([.]\d+)?", text, re.ASCII):

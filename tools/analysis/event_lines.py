@@ -42,7 +42,7 @@ class EventLine(NamedTuple):
 
 
 class BadLine(NamedTuple):
-    """A line that is no event, and why.  The first line has the number 1."""
+    """A line that is no event, with the reason.  The first line has the number 1."""
 
     file: str
     number: int
@@ -120,7 +120,7 @@ class EventFilter:
     until: float | None = None
 
     def has(self, line: EventLine) -> bool:
-        """Tell whether an event is chosen."""
+        """Return whether an event is chosen."""
         if self.since is not None and line.time < self.since:
             return False
         if self.until is not None and line.time >= self.until:

@@ -24,7 +24,7 @@ _NAMED = 8
 
 
 class GroupInUseError(GroupError):
-    """The group has members, or is just being assigned.  Only its members may commit."""
+    """The group has members, or its assignment is in progress.  Only its members may commit."""
 
     def __init__(self, group_id: str, description: GroupDescription) -> None:
         members = [f"{member.client_id} at {member.host} ({member.member_id})" for member in description.members]
@@ -77,7 +77,7 @@ def offsets_at_rest(
     UnknownGroupError, GroupInUseError
         If the group does not exist, or has members.
     TryAgainError
-        If the coordinator cannot tell an offset now.
+        If the coordinator cannot return an offset now.
     """
     description = inspection.describe_group(group_id)
     if description.members or description.state not in (EMPTY, DEAD):

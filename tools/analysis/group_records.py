@@ -139,7 +139,7 @@ class OtherRecord(NamedTuple):
 
 
 class UndecodableRecord(NamedTuple):
-    """A record that does not follow Kafka's schemas, and why."""
+    """A record that does not follow Kafka's schemas, with the reason."""
 
     reason: str
 
@@ -158,7 +158,7 @@ GroupRecord = (
 
 
 class LoggedRecord(NamedTuple):
-    """A record with its offset in the partition of ``__consumer_offsets``, and when it was written."""
+    """A record with its offset in the partition of ``__consumer_offsets``, and the time at which it was written."""
 
     log_offset: int
     time_ms: int
@@ -171,7 +171,7 @@ def decode(key: bytes | None, value: bytes | None) -> GroupRecord:
     Parameters
     ----------
     key, value : bytes or None
-        Those of a record of ``__consumer_offsets``.
+        The key and value of a record of ``__consumer_offsets``.
     """
     if key is None:
         return UndecodableRecord("a record without a key")

@@ -88,5 +88,5 @@ def _assignment(view: GroupView) -> object:
     """Return what changes with a rebalance: the group epoch, the members and their partitions."""
     description = view.description
     members = frozenset((member.member_id, member.assignment) for member in description.members)
-    # A classic group tells no assignments during a rebalance.  That change counts, too.
+    # A classic group reports no assignments during a rebalance.  That change also counts.
     return description.epoch, description.is_rebalancing, members

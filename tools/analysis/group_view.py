@@ -33,7 +33,7 @@ _PAUSE_S = 0.5
 T = TypeVar("T")
 
 GONE = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
-"""Errors of partitions that do not exist any more."""
+"""Errors of partitions that no longer exist."""
 
 
 def patiently(ask: Callable[[], T]) -> T:

@@ -1,7 +1,7 @@
 """The history of a group's offsets: each commit in the order of the log, who made it, and which way the offset moved.
 
 Only committed transactions are in it, because the reader has ``read_committed``.  The order of the log decides: a
-coordinator takes the offset that stands last in the log, whenever its transaction ended.
+coordinator takes the offset that is last in the log, whenever its transaction ended.
 
 ``__consumer_offsets`` is compacted.  Of older times only the last commit of each partition is left, and the members of
 that time may be unknown.
@@ -110,7 +110,7 @@ class Entry:
 
     @classmethod
     def of_commit(cls, metadata: str, *, topic_id: str | None, **fields: Any) -> Entry:
-        """Return the entry of a commit, with what its metadata says."""
+        """Return the entry of a commit, with the facts of its metadata."""
         note = CommitNote.decode(metadata.rstrip("\0"))
         return cls(
             metadata=metadata,
@@ -122,7 +122,7 @@ class Entry:
 
     @property
     def by_outsider(self) -> bool:
-        """Whether it was no member of the group: an operator's tool, or a program that commits without joining."""
+        """Whether the committer was no member: an operator's tool, or a program that commits without joining."""
         return self.query_id is None and self.owner is None and self.member_count == 0
 
 
@@ -166,7 +166,7 @@ class History:
                     self._members.apply(commit)
                     yield self._committed(logged.log_offset, commit)
                 case CommitTombstone(tp=tp):
-                    if tp in self._last:  # else an earlier one has said the same
+                    if tp in self._last:  # otherwise an earlier one has said the same
                         yield self._ended(logged, tp)
                 case UndecodableRecord():
                     self.undecodable.append(logged)
@@ -212,7 +212,7 @@ class History:
             return Move.TOPIC_DELETED
         if before.expire_time_ms is not None:
             return Move.EXPIRED if time_ms >= before.expire_time_ms else Move.DELETED
-        # Nothing expires earlier.  A deletion after that time cannot be told apart.
+        # Nothing expires earlier.  After that time, a deletion looks like an expiry.
         return Move.EXPIRED if time_ms - before.time_ms >= self._retention_ms else Move.DELETED
 
 
@@ -233,7 +233,7 @@ def read_history(
     group : str
         The group.
     warn : callable
-        Takes the text of what makes the history less certain.
+        Takes a text that says why the history is less certain.
 
     Raises
     ------

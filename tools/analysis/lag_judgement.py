@@ -1,7 +1,7 @@
 """Judges a lag by the rules of Burrow, LinkedIn's lag monitor, which needs no thresholds.
 
 Burrow looks at the last commits of a partition.  A lag is no problem while the committed offset moves, and a lag of
-zero is none whatever happened before.  Rules, order and defaults are those of Burrow's evaluator
+zero is never one.  Rules, order and defaults are those of Burrow's evaluator
 (``core/internal/evaluator/caching.go``), with an allowed lag of 0.
 
 Burrow samples log ends all the time, and this module has only one poll.  It takes the commits from
@@ -29,7 +29,7 @@ MIN_DISTANCE_S = 1.0
 """Commits closer than this, in seconds, count as one."""
 
 # With fewer commits than this Burrow gives no verdict: they show neither how often the group commits, nor that an
-# offset stands still or a lag never falls.  Then only a silence of a minute is a verdict.
+# offset stands still or a lag never falls.  Then a stop needs a minute without commits.
 _FEWEST = 3
 _SILENCE_S = 60.0
 
@@ -49,7 +49,7 @@ class Status(IntEnum):
     STOP = 4
     STALL = 5
     REWIND = 6
-    HELDBACK = 7  # not one of Burrow's: no leader answers, so nothing can be read
+    HELDBACK = 7  # not in Burrow: no leader answers, so nothing can be read
 
 
 class Point(NamedTuple):
@@ -192,7 +192,7 @@ def judge(
     behind = [tp for tp in lags if tp not in verdicts]
     if not behind:
         return verdicts
-    # Without a record the commit is older than all of them.
+    # Without a record, the commit is older than all records.
     oldest = now_ms - int(LOOK_BACK_S * 1000)
     windows = {tp: commits.of_partition(tp) or [_Commit(oldest, committed[tp])] for tp in behind}
 

@@ -59,7 +59,7 @@ class LoggedMembers:
                 self._members[member_id], self._known = record, True
             case CurrentAssignment(member_id=member_id, partitions=partitions):
                 self._assigned[member_id], self._known = partitions, True
-            # A group that changes its protocol ends as what it was.  The records of what it is now may come first.
+            # A change of the protocol writes a tombstone of the old kind.  Records of the new kind may come first.
             case GroupTombstone(kind=kind) if kind == CLASSIC_GROUP:
                 self._classic, self._known = None, True
             case GroupTombstone(kind=kind) if kind == CONSUMER_GROUP:
@@ -76,7 +76,7 @@ class LoggedMembers:
 
     @property
     def count(self) -> int | None:
-        """The number of members; None while no record says it."""
+        """The number of members; None until a record shows it."""
         if not self._known:
             return None
         return len(self._classic.members) if self._classic is not None else len(self._members)

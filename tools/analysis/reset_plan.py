@@ -75,7 +75,7 @@ class ResetRequest:
     offsets : mapping or None
         The offsets of a file or a checkpoint.
     source : str
-        What the offsets come from, for errors.
+        The source of the offsets, for errors.
     wanted : PartitionChoice
         The partitions.
     allow_new_topics : bool

@@ -54,7 +54,7 @@ class Gap:
 
     @property
     def needs_attention(self) -> bool:
-        """Whether it was no ``kafka-group reset``."""
+        """Whether the outsider was not ``kafka-group reset``."""
         return self.entry.reset is None
 
 

@@ -1,7 +1,7 @@
-"""Where a query with Spark's own Kafka source has stopped, read from its checkpoint.
+"""Reads from a checkpoint where a query with Spark's own Kafka source has stopped.
 
 Spark resumes a query after its last finished batch: the newest one in ``commits``, with the offsets that ``offsets``
-has for it.  A query without a finished batch resumes where its source has stored that it starts, in ``sources/N/0``.
+has for it.  A query without a finished batch resumes at the start that its source has stored in ``sources/N/0``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SparkCheckpoint(NamedTuple):
     finished : int or None
         The last finished batch; None if there is none.
     unfinished : int or None
-        The batch that Spark has begun after it and not finished; None if there is none.
+        The next batch, which Spark has begun and not finished; None if there is none.
     kafka_sources : mapping of str to mapping
         The next offset of each partition, by the name of the source that is Spark's own Kafka source.
     """
@@ -97,7 +97,7 @@ def _read(folder: Path) -> SparkCheckpoint:
 
 
 def _start(file: Path) -> Any:
-    """Return where a source has stored that it starts; None if it is not JSON, as with other sources."""
+    """Return the start that a source has stored; None if it is not JSON, as with other sources."""
     # Deliberate: Spark's Kafka source writes a zero byte first, for Spark 2.1.0 (SPARK-19517).
     text = file.read_text(encoding="utf-8").removeprefix("\0").removeprefix("v1\n")
     try:

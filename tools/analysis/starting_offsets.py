@@ -10,7 +10,7 @@ from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice
 from pyspark_kafka_group.tools.analysis.group_checks import check_exist, named, offsets_at_rest, stable_offsets
 
 BEGINNING = -2
-"""Stands for the beginning of the log in Spark's ``startingOffsets``."""
+"""The beginning of the log in Spark's ``startingOffsets``."""
 
 
 def starting_offsets(inspection: Cluster, group_id: str, wanted: PartitionChoice) -> dict[TopicPartition, int]:

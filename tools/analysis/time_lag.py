@@ -4,8 +4,8 @@ Reading the record would need another right, and a whole record batch of each pa
 the first record of a time or later, for all partitions at once.  It searches backwards from now in steps that double,
 then by halves, until the lag is exact to a fiftieth.
 
-The result is right if timestamps grow with offsets.  If producers set them and their clocks differ, it is off by as
-much.
+The result is right if timestamps grow with offsets.  If producers set them and their clocks differ, it is wrong by
+that difference.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ TOTALS = {
     "committed": "commits",
     "commitFailed": "failed commits",
 }
-"""What is counted for each member, and how the table calls it."""
+"""The totals of each member, and their names in the table."""
 
 _MARKED = frozenset(
     [
@@ -59,7 +59,7 @@ class Ownership:
     start, end : float
         Seconds since 1970.
     draining : float or None
-        When the group asked for it back while a batch was reading it.
+        The time at which the group requested it back, while a batch was reading it.
     how : str
         Its end: the name of the event, :data:`TAKEN` or :data:`OPEN`.
     """

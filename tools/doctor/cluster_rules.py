@@ -78,7 +78,7 @@ def transaction_timeout(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def broker_sessions(facts: GroupFacts) -> Iterator[Finding]:
-    """Find session timeouts of the brokers that do not suit (under KIP-848 the brokers set them)."""
+    """Find unsuitable session timeouts of the brokers (under KIP-848 the brokers set them)."""
     settings = facts.cluster.broker or {}
     timeout = settings.get("group.consumer.session.timeout.ms", "")
     heartbeat = settings.get("group.consumer.heartbeat.interval.ms", "")

@@ -168,7 +168,7 @@ def _open_transactions(
     ages: Mapping[TopicPartition, float],
     now_ms: int,
 ) -> dict[TopicPartition, OpenTransaction]:
-    """Return the open transactions.  Each is at least as old as its first record, or as its producer is silent."""
+    """Return the open transactions.  Each is at least as old as its first record, or as its producer's silence."""
     found = {tp: OpenTransaction(held[tp], seconds, None) for tp, seconds in ages.items()}
     try:
         answers = inspection.producers([*held]).found if held else {}

@@ -21,7 +21,7 @@ Settings = Mapping[str, str]
 
 
 class Severity(IntEnum):
-    """How bad a finding is.  A note is no fault."""
+    """The severity of a finding.  A note is no fault."""
 
     NOTE = 0
     WARNING = 1
@@ -40,7 +40,7 @@ class Finding(NamedTuple):
     subject : str
         The group, member, partition or setting at fault.
     evidence : str
-        What the doctor has seen.
+        The facts that the doctor has found.
     remedy : str
         What to do.
     """

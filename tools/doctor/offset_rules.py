@@ -16,7 +16,7 @@ _CLOSE = 0.7
 """A lag of this share of the retention leaves little time."""
 
 _SHORT_RETENTION_S = 24 * 3600.0
-"""Offsets that are kept for less than a day do not outlast a night's outage."""
+"""Offsets with a retention of less than a day do not outlast a night's outage."""
 
 
 def lag_status(facts: GroupFacts) -> Iterator[Finding]:

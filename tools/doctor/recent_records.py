@@ -21,7 +21,7 @@ from pyspark_kafka_group.tools.analysis.lag_judgement import LOOK_BACK_S, Commit
 from pyspark_kafka_group.tools.analysis.membership import LoggedMembers
 
 _KEPT = 5
-"""Number of intervals that are kept of each partition: in some of them there was nothing to read."""
+"""Number of intervals to keep for each partition: in some of them there may be nothing to read."""
 
 
 class CommitInterval(NamedTuple):
@@ -54,7 +54,7 @@ class RecentRecords:
     instances : mapping of str to tuple of str
         The clients that have used each instance id, in order; changes only.
     timeouts : mapping of str to Timeouts
-        Those of the current members, by member id.
+        The timeouts of the current members, by member id.
     intervals : mapping
         The longest intervals between two commits of each partition, the longest first.
     windows : CommitWindows
@@ -73,7 +73,7 @@ class RecentRecords:
 
 
 def recent(records: Iterable[LoggedRecord], topic_names: Mapping[str, str], *, now_ms: int) -> RecentRecords:
-    """Return what the records of a group say.
+    """Return the facts in the records of a group.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Why librdkafka refuses a configuration, in words that help."""
+"""Errors that explain why librdkafka refuses a configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark_kafka_group.offsets.errors import OptionError
 
 
 def test_a_client_without_kerberos_is_told_apart_from_a_wrong_setting() -> None:
-    """With a confluent-kafka that has it there is no such error: the wheels, which tests are run with, have not."""
+    """The tests run with the wheels of confluent-kafka, which lack Kerberos.  A build with it raises no such error."""
     properties = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "security.protocol": "SASL_PLAINTEXT"}
     with pytest.raises(KafkaException) as refused:
         Consumer({**properties, "sasl.mechanism": "GSSAPI"})

@@ -1,4 +1,4 @@
-"""Logins of the clouds as people paste them from pages about Spark's own source, in terms of a token provider."""
+"""Cloud logins that users copy from pages about Spark's own source become token providers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JAAS configurations are read as Java's clients read them, and no error shows what stands in one."""
+"""The source reads JAAS configurations like Java's clients, and no error shows their content."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
 
 
 def quoted(text: str) -> str:
-    """A value as one has to write it."""
+    """Return a value with quotes and escapes."""
     return f'"{"".join(ESCAPES.get(character, character) for character in text)}"'
 
 

@@ -1,4 +1,4 @@
-"""What becomes of the security properties of Java's client: each row of the table, in librdkafka's terms or refused."""
+"""Each security property of Java's client becomes properties of librdkafka, or is refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TRANSLATED: list[tuple[dict[str, str], dict[str, str]]] = [
     ({"bootstrap.servers": "a:1", "sasl.username": "u"}, {"bootstrap.servers": "a:1", "sasl.username": "u"}),
     ({JAAS: user(PLAIN)}, USER),
     ({JAAS: user(SCRAM)}, USER),
-    ({JAAS: user(f"kafkashaded.{SCRAM}")}, USER),  # as Databricks writes it
+    ({JAAS: user(f"kafkashaded.{SCRAM}")}, USER),  # the name of the class on Databricks
     ({"sasl.login.callback.handler.class": f"kafkashaded.{HANDLER}"}, {"sasl.oauthbearer.method": "oidc"}),
     ({JAAS: login(SCRAM, f"username=al password={SECRET} tokenauth=false user_x=y")}, USER),
     *(
@@ -258,7 +258,7 @@ def test_table_names_what_is_translated() -> None:
 
 
 def row_of_the_page(row: JavaProperty) -> str:
-    """How docs/security.md has a row of the table."""
+    """Return a row of the table as docs/security.md shows it."""
     values = ", ".join(f"`{value}`" for value in row.harmless if "fileconfig" not in value and "envvar" not in value)
     told = f"{row.becomes}, for {values}" if values else row.becomes
     return f"| `kafka.{row.key}` | {told} | {row.instead} |"

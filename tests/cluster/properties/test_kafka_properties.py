@@ -1,4 +1,4 @@
-"""The table of Kafka's properties holds together; what it leads to is pinned in ``test_client_configurations``."""
+"""The table of Kafka's properties is consistent.  ``test_client_configurations`` pins its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each row of the table is to the source's own connections: used, ignored, or refused by name."""
+"""The source's own connections use, ignore, or refuse each property of the table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BY_ID = {**TOKEN, "sasl.oauthbearer.client.id": "a", "sasl.oauthbearer.client.se
 URL = {"sasl.oauthbearer.token.endpoint.url": "https://127.0.0.1:1/"}
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
-# For each property that is used: properties with which it matters, and a value that makes a difference.
+# For each property that connections use: the properties that it needs, and a value that changes the result.
 MATTERS: dict[str, tuple[dict[str, str], str]] = {
     "bootstrap.servers": ({}, "a"),
     "broker.address.family": (SERVERS, "v4"),
@@ -68,9 +68,9 @@ MATTERS: dict[str, tuple[dict[str, str], str]] = {
     "https.ca.pem": ({**BY_ID, **URL}, "none"),
 }
 ELSEWHERE = {"ssl.key.password", "ssl.keystore.password", "sasl.oauthbearer.scope", "client.rack"}
-"""Tested with a real key, a real store, a token endpoint, and where records are read; Kerberos in `test_kerberos`."""
+"""Other tests cover these, with a real key, a real store, a token endpoint, and records.  Kerberos: `test_kerberos`."""
 
-# What users write most, whatever row it belongs to.
+# The properties that users set most.
 HARMLESS = {
     "topic.metadata.refresh.interval.ms": "1000",
     "metadata.max.age.ms": "5000",
@@ -100,7 +100,7 @@ HARMLESS = {
 
 
 def outcome(config: dict[str, str]) -> tuple[object, ...]:
-    """Return what can be compared of how to connect, or the error."""
+    """Return the comparable parts of the way to connect, or the error."""
     try:
         found = reach(config)
     except OptionError as problem:
@@ -116,7 +116,7 @@ def outcome(config: dict[str, str]) -> tuple[object, ...]:
 
 
 def refused(config: dict[str, str]) -> str | None:
-    """Return the property that is refused; None if none is."""
+    """Return the refused property; None if there is none."""
     try:
         reach(config)
     except OptionError as problem:

@@ -1,4 +1,4 @@
-"""Values by reference: read where and when a connection is opened, and an error where they cannot be."""
+"""A connection reads referenced values when it opens, and fails if it cannot read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark_kafka_group.offsets.errors import OptionError
 
 @pytest.fixture
 def secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a file of properties, and one of a single secret; ``TEST_SECRET`` is a variable."""
+    """Return a folder with a properties file and files of single secrets.  Set the variable ``TEST_SECRET``."""
     (tmp_path / "all.properties").write_text("password = hunter2\nraw=${env:TEST_SECRET}\nempty=\na\\:b=c\n")
     (tmp_path / "password").write_text("hunter2\n")
     (tmp_path / "key.pem").write_text("one\ntwo\n\n")
@@ -31,9 +31,9 @@ def secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("${file:@/all.properties:a:b}", "c"),
         ("${env:TEST_SECRET}", "tr0ub4dor"),
         ("a ${env:TEST_SECRET}, ${file:@/password};", "a tr0ub4dor, hunter2;"),
-        # A value that was read is no reference.
+        # A reference inside a referenced value stays as it is.
         ("${file:@/all.properties:raw}", "${env:TEST_SECRET}"),
-        # What only looks alike stays.
+        # Text that only looks like a reference stays as it is.
         ("${PASSWORD}", "${PASSWORD}"),
         ("$env:x {file:y} ${ file:z", "$env:x {file:y} ${ file:z"),
         ("p4$${", "p4$${"),

@@ -1,4 +1,4 @@
-"""A cluster for batch reads, told by the test."""
+"""A fake cluster for batch reads."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Offsets = dict[TopicPartition, Offset]
 
 @dataclass
 class FakeLookup:
-    """In place of :class:`~pyspark_kafka_group.cluster.range_lookup.RangeLookup`.
+    """A fake of :class:`~pyspark_kafka_group.cluster.range_lookup.RangeLookup`.
 
     Attributes
     ----------
     logs : dict of TopicPartition to OffsetRange
-        What each log holds.
+        The range of each log.
     stored : dict of TopicPartition to Offset
-        What the group has committed.
+        The committed offsets of the group.
     metadata : dict of TopicPartition to str
-        What stands beside it.
+        The metadata of the committed offsets.
     topic_ids : dict of str to str
-        The ids of topics.
+        The ids of the topics.
     present : tuple of Member
         The members of the group.
     problem : Exception or None
-        What becomes of a commit after it has succeeded.
+        The error that a commit raises after it has succeeded.
     commits : list of TopicPartition
         The partitions of all commits.
     """
@@ -83,5 +83,5 @@ class FakeLookup:
 
 
 def logs(*sizes: int, topic: str = "t") -> dict[TopicPartition, OffsetRange]:
-    """Return logs of the partitions of a topic, with so many records each."""
+    """Return logs for the partitions of a topic, with these numbers of records."""
     return {TopicPartition(topic, n): OffsetRange(Offset(0), Offset(size)) for n, size in enumerate(sizes)}

@@ -1,4 +1,4 @@
-"""A group as the bookmark of a job: when what is committed."""
+"""A group as the bookmark of a job: which offsets the job commits, and when."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_records_are_just_the_ranges(lookup: FakeLookup) -> None:
 
 
 def test_an_empty_range_is_not_asked_for(lookup: FakeLookup) -> None:
-    """The committed offset may be behind the first open transaction, where the log ends for this reader."""
+    """The committed offset may be above the first open transaction.  For this reader, the log ends there."""
     lookup.stored[P0] = Offset(5)
     spark = MagicMock()
     new = Bookmark(spark, OPTIONS)
@@ -77,7 +77,7 @@ def test_what_comes_meanwhile_is_left_for_the_next_run(lookup: FakeLookup) -> No
 
 
 def test_every_partition_is_committed_at_every_run(lookup: FakeLookup) -> None:
-    """Or brokers delete the offset of one that gets no records, some time after its last commit."""
+    """Otherwise brokers delete the offset of a partition without new records, some time after its last commit."""
     lookup.stored[P0] = Offset(5)
     made().commit()
     made().commit()
@@ -92,7 +92,7 @@ def test_the_first_run_of_a_group_starts_at_the_beginning(lookup: FakeLookup) ->
 
 @pytest.mark.parametrize("otherwise", [None, "earliest", "latest", "fail"])
 def test_a_partition_that_is_added_starts_at_its_beginning(lookup: FakeLookup, otherwise: str | None) -> None:
-    """With ``latest`` the records were skipped that had come before the run."""
+    """Regression: with ``latest``, the job skipped the records that had arrived before the run."""
     given = {} if otherwise is None else {"startingOffsetsIfNotCommitted": otherwise}
     made(**given).commit()
     lookup.logs = logs(6, 7, 3)
@@ -111,7 +111,7 @@ def test_a_partition_that_has_lost_its_offset_is_told(lookup: FakeLookup) -> Non
 
 @pytest.mark.parametrize("started", [True, False])
 def test_a_topic_that_was_created_again_before_the_commit(lookup: FakeLookup, started: bool) -> None:
-    """The end of the old topic was committed for the new one, and the next run skipped the records below."""
+    """Regression: the job committed the old topic's end for the new one, and the next run skipped records below it."""
     lookup.topic_ids = {"t": "old"}
     if not started:
         lookup.stored.clear()
@@ -126,7 +126,10 @@ def test_a_topic_that_was_created_again_before_the_commit(lookup: FakeLookup, st
 def test_a_topic_that_is_created_again_while_the_commit_is_under_way(
     lookup: FakeLookup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Requests name topics and no ids: the offset tells the next run to which log it belongs."""
+    """A commit request contains topic names, but no ids.
+
+    The committed offset shows the next run to which log it belongs.
+    """
     lookup.topic_ids = {"t": "old"}
     commit = lookup.commit
 
@@ -184,7 +187,7 @@ def test_a_commit_without_an_answer_may_be_tried_again(lookup: FakeLookup) -> No
     lookup.problem = None
     new.commit()
     lookup.stored[P0] = Offset(1)
-    new.commit()  # does nothing any more
+    new.commit()  # no effect: the bookmark is committed
     assert lookup.stored == {P0: 1, P1: 7}
 
 

@@ -1,4 +1,4 @@
-"""Where a partition starts that starts at the committed offset: each line of the table."""
+"""Where a partition starts if the option says ``committed``: each line of the table."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_an_added_partition_starts_at_its_beginning(otherwise: NotCommitted | No
     "metadata",
     [
         bookmark(3),  # a bookmark has committed all three
-        stream(2),  # a stream may have read what was added since it started the topic
+        stream(2),  # a stream may have read partitions that were added after it started the topic
         "",
         "text",
     ],
@@ -82,7 +82,7 @@ def test_a_partition_that_may_have_lost_its_offset(metadata: str) -> None:
 
 
 def test_the_last_bookmark_counts() -> None:
-    """Another job of the group reads some partitions only, and its last bookmark is older."""
+    """Another job of the group reads only some partitions, and its last bookmark is older."""
     with pytest.raises(ConfigurationError):
         started(P2, None, {P0: (3, bookmark(2)), P1: (4, bookmark(3))})
 

@@ -1,4 +1,4 @@
-"""Which task of a batch read reads what."""
+"""How a batch read distributes its offsets among tasks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def planned(read: BatchSettings, lookup: FakeLookup) -> list[Task]:
 
 
 def sizes(tasks: list[Task]) -> list[int]:
-    """Return how many offsets each task reads."""
+    """Return the number of offsets of each task."""
     return [sum(r.size for r in task.values()) for task in tasks]
 
 
 def test_empty_partitions_count_for_nothing() -> None:
-    """SPARK-30656: the others are split as if they were not there."""
+    """SPARK-30656: the plan splits the other partitions as if the empty ones did not exist."""
     assert sizes(planned(settings(minPartitions="4"), FakeLookup(logs(0, 20, 0)))) == [5, 5, 5, 5]
 
 
@@ -38,7 +38,7 @@ def test_an_empty_partition_has_no_task() -> None:
 
 
 def test_there_is_one_task_at_least() -> None:
-    """Spark makes one itself if it is given none."""
+    """If the plan has no task, Spark adds one."""
     assert planned(settings(), FakeLookup(logs(0, 0))) == [{}]
 
 

@@ -1,4 +1,4 @@
-"""What bounds mean in a log."""
+"""How bounds become offsets of a log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EARLIEST, LATEST = StartingOffset.EARLIEST, StartingOffset.LATEST
 
 
 class Log:
-    """One partition with the records 10 to 19, one each 100 ms from 1000 on; remembers what was asked."""
+    """One partition with the records 10 to 19, at intervals of 100 ms from 1000 on.  Remembers the requests."""
 
     def __init__(self, *, committed: int | None = None, start: int = 10, end: int = 20, top: int | None = None) -> None:
         self._committed, self._start, self._end = committed, start, end
@@ -74,7 +74,7 @@ def at(time_ms: int) -> AtTime:
     [
         (EARLIEST, LATEST, (10, 20)),
         (Offset(12), Offset(15), (12, 15)),
-        (Offset(5), LATEST, (5, 20)),  # what is gone the reader tells
+        (Offset(5), LATEST, (5, 20)),  # the reader reports the lost records
         (at(0), LATEST, (10, 20)),
         (at(1200), at(1500), (12, 15)),
         (at(1201), LATEST, (13, 20)),
@@ -103,7 +103,7 @@ def test_a_range_that_ends_behind_the_log(start: int, clipped: tuple[int, int]) 
 
 
 def test_records_of_an_open_transaction_do_not_count_for_times() -> None:
-    """Those from 15 on are in one: the log ends there for a reader of what is committed."""
+    """An open transaction contains the records from 15 on.  For a reader of committed records, the log ends there."""
     log = Log(end=15)
     assert resolved(EARLIEST, at(1700), log) == (10, 15)
     assert resolved(at(1700), LATEST, log, no_match=NoMatch.LATEST) == (15, 15)
@@ -137,7 +137,7 @@ def committed(otherwise: NotCommitted | None = None) -> AtCommitted:
 
 def test_a_committed_offset() -> None:
     assert resolved(committed(), LATEST, Log(committed=17)) == (17, 20)
-    assert resolved(committed(), Offset(15), Log(committed=17)) == (17, 17)  # read before
+    assert resolved(committed(), Offset(15), Log(committed=17)) == (17, 17)  # the group has read this range before
 
 
 def test_no_committed_offset_but_of_another_partition() -> None:
@@ -155,7 +155,7 @@ def test_a_log_that_ends_below_the_committed_offset() -> None:
 
 
 def test_a_committed_offset_behind_an_open_transaction() -> None:
-    """Consumers of Kafka read uncommitted records unless told otherwise: the group has read these, nothing is lost."""
+    """Kafka's consumers read uncommitted records by default.  The group has read these records, so nothing is lost."""
     log = Log(committed=18, end=15, top=20)
     assert resolved(committed(), LATEST, log) == (18, 18)
     assert log.asked == ["committed", "ends", "tops"]

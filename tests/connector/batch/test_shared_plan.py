@@ -1,4 +1,4 @@
-"""All planning processes of one ``load()`` have one plan."""
+"""All planning processes of one ``load()`` use the same plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartitio
 
 
 def plans(start: int = 1, *, pause_s: float = 0.0) -> Callable[[], list[Task]]:
-    """Return what makes a longer plan each time."""
+    """Return a function that makes a longer plan each time."""
     numbers = itertools.count(start)
 
     def plan() -> list[Task]:

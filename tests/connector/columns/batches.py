@@ -1,4 +1,4 @@
-"""Record batches as Kafka lays them out, made from messages."""
+"""Make record batches from messages, in Kafka's layout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sized(data: bytes | None) -> bytes:
 
 
 def crc32c(data: bytes) -> int:
-    """Bit by bit, as the standard defines it."""
+    """Compute the checksum bit by bit, as the standard defines it."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -46,7 +46,7 @@ def compress(codec: str, data: bytes) -> bytes:
             return gzip.compress(data)
         case "snappy":
             return cast(bytes, pa.compress(data, "snappy", asbytes=True))
-        case "xerial":  # as Java's clients write snappy: in blocks
+        case "xerial":  # blocks of snappy, as Java's clients write them
             blocks = [
                 cast(bytes, pa.compress(data[at : at + 50], "snappy", asbytes=True)) for at in range(0, len(data), 50)
             ]
@@ -71,7 +71,7 @@ def framed(
     max_timestamp: int = 0,
     producer: int = -1,
 ) -> bytes:
-    """A batch of these records."""
+    """Return a batch of these records."""
     attributes |= CODECS.get(codec, CODECS["snappy"])
     tail = struct.pack(
         ">hiqqqhii", attributes, last_delta, first_timestamp, max_timestamp, producer, 0, 0, count
@@ -81,7 +81,7 @@ def framed(
 
 
 def record_bytes(message: Message, base_offset: int, base_timestamp: int) -> bytes:
-    """One record of a batch."""
+    """Return one record of a batch."""
     headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
     body = b"".join(
         [
@@ -98,7 +98,10 @@ def record_bytes(message: Message, base_offset: int, base_timestamp: int) -> byt
 
 
 def batch_of(messages: Sequence[Message], **fields: Any) -> bytes:
-    """One batch; its messages have one kind of timestamp, and one time if that is the broker's."""
+    """Return one batch.
+
+    Its messages have one kind of timestamp, and also one time if the broker sets the timestamps.
+    """
     first, last = cast(int, messages[0].offset()), cast(int, messages[-1].offset())
     kind, time = messages[0].timestamp()
     if kind == TIMESTAMP_LOG_APPEND_TIME:
@@ -108,6 +111,6 @@ def batch_of(messages: Sequence[Message], **fields: Any) -> bytes:
 
 
 def marker(offset: int, producer: int, kind: int) -> bytes:
-    """The end of a transaction."""
+    """Return the marker that ends a transaction."""
     body = b"\0" + varint(0) + varint(0) + sized(struct.pack(">hh", 0, kind)) + sized(b"\0" * 6) + varint(0)
     return framed(offset, 0, varint(len(body)) + body, 1, attributes=TRANSACTIONAL | CONTROL, producer=producer)

@@ -1,7 +1,7 @@
-"""Small data that becomes large when it is decompressed, or says so; and how much memory that takes.
+"""Decompress small data that becomes large, or claims to be large, and measure the memory.
 
-``python -m tests.connector.columns.bombs`` decompresses each with a bound, and prints the error and the peak of memory
-as JSON.
+``python -m tests.connector.columns.bombs`` decompresses each sample with a bound.  It prints the errors and the peaks
+of memory as JSON.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ CODECS = {"gzip": 1, "snappy": 2, "xerial": 2, "lz4": 3, "zstd": 4}
 
 
 def zeros(codec: str, megabytes: int) -> bytes:
-    """So many megabytes of zeros, without ever holding them."""
+    """Return compressed zeros, without ever holding all of them in memory."""
     match codec:
         case "gzip":
             stream = zlib.compressobj(wbits=31)
             return b"".join(stream.compress(bytes(MEGABYTE)) for _ in range(megabytes)) + stream.flush()
         case "snappy":
-            # One zero, and over and over the 64 bytes that begin one byte before.
+            # One zero.  Then, again and again, the 64 bytes that begin one byte before.
             return varint(1 + 64 * (megabytes * MEGABYTE // 64)) + b"\0\0" + b"\xfe\1\0" * (megabytes * MEGABYTE // 64)
         case "xerial":
             block = zeros("snappy", 1)
@@ -57,7 +57,7 @@ def varint(number: int) -> bytes:
 
 
 def lies() -> dict[str, tuple[int, bytes]]:
-    """Data that is small and says that it is not."""
+    """Return small data that claims a wrong size."""
     huge = 2**62
     zstd_magic, lz4_magic = struct.pack("<I", 0xFD2FB528), struct.pack("<I", 0x184D2204)
     return {
@@ -72,14 +72,14 @@ def lies() -> dict[str, tuple[int, bytes]]:
 
 
 def many_batches(count: int) -> bytes:
-    """Batches of one record of 9 MB each."""
+    """Return batches of one record of 9 MB each."""
     value = bytes(9 * MEGABYTE)
     records = record_bytes(record(0, value=value), 0, -1)
     return b"".join(framed(offset, 0, records, 1, codec="zstd") for offset in range(count))
 
 
 def pieces_of(response: memoryview) -> None:
-    """Read a response as a fetcher does whose reader is never behind."""
+    """Read a response as a fetcher does if its reader keeps up."""
     library = cast(ctypes.CDLL, BATCHES.library)
     pieces = whole_batches(
         library, response, (), position=0, until=100, log_end=100, check_crcs=True, most_bytes=MOST_BYTES
@@ -88,9 +88,9 @@ def pieces_of(response: memoryview) -> None:
 
 
 def peak_of(call: Callable[[], object]) -> tuple[str, float]:
-    """The error that a call raises, and by how many megabytes memory rises meanwhile."""
-    # Of Linux, because psutil tells no peaks and cannot reset them.
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is what is used now
+    """Return the error of a call, and by how many megabytes the memory rose during the call."""
+    # Use Linux's own counter: psutil reports no peaks, and cannot reset them.
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak to the current use
     before = _peak_bytes()
     try:
         call()

@@ -1,4 +1,4 @@
-"""Compressed records come out as they went in, and never take more memory than they may."""
+"""Decompression returns the original records, and never takes more memory than the limit."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_whatever_is_decompressed_is_an_error_or_not_too_large(
 
 @pytest.mark.parametrize("size", [10, 100_000])
 def test_gzip_of_several_members_is_read_as_javas_clients_read_it(size: int) -> None:
-    """Size decides who decompresses it."""
+    """The size decides which code decompresses the data."""
     first, second = random.Random(1).randbytes(size), random.Random(2).randbytes(size)
     members = compress("gzip", first) + compress("gzip", second)
     assert whole("gzip", members, 2 * size) == first + second
@@ -79,7 +79,7 @@ def test_an_unknown_codec_is_an_error(codec: int) -> None:
 
 @pytest.fixture(scope="module")
 def peaks() -> dict[str, tuple[str, float]]:
-    """The error and the peak of memory in megabytes, of each bomb."""
+    """Return the error and the peak of memory in megabytes, of each bomb."""
     need_native_library()
     if not Path("/proc/self/clear_refs").exists():
         skip_without("linux", "peaks of memory are measured as Linux tells them")
@@ -92,7 +92,7 @@ def peaks() -> dict[str, tuple[str, float]]:
 def test_a_bomb_is_an_error_before_it_takes_more_memory_than_twice_the_bound(
     codec: str, peaks: dict[str, tuple[str, float]]
 ) -> None:
-    """300 MB of zeros, where 10 MB are allowed.  Seen before: 300 MB and more."""
+    """The bomb is 300 MB of zeros, and the limit is 10 MB.  Regression: the reader took 300 MB and more."""
     assert peaks[f"{codec} 300"][0] == "TooLargeError"
     assert peaks[f"{codec} 300"][1] * MEGABYTE < 2.5 * MOST_BYTES
     assert peaks[f"{codec} 9"][0] == "", "what is allowed is read"
@@ -105,7 +105,7 @@ def test_a_header_that_lies_about_the_size_takes_no_memory(lie: str, peaks: dict
 
 
 def test_a_response_of_many_batches_is_decompressed_a_piece_at_a_time(peaks: dict[str, tuple[str, float]]) -> None:
-    """A response of some kilobytes that is 900 MB, in pieces of two batches.  Seen before: 1800 MB."""
+    """Some kilobytes become 900 MB.  The reader decompresses two batches at a time.  Regression: it took 1800 MB."""
     problem, peak = peaks["response of 900 MB"]
     assert problem == ""
     assert peak < 80

@@ -32,7 +32,7 @@ data = st.none() | st.binary(max_size=20)
 headers: st.SearchStrategy[list[tuple[str, str | bytes | None]] | None] = st.none() | st.lists(
     st.tuples(st.sampled_from(["a", "b", "", "ü"]), data), max_size=3
 )
-# 0001-01-01 to 9999-12-31, what Spark's timestamps can show
+# 0001-01-01 to 9999-12-31: the range of Spark's timestamps
 timestamps = st.tuples(
     st.sampled_from(sorted(KAFKA_TIMESTAMP_TYPES)), st.integers(min_value=-62135596800000, max_value=253402300799999)
 )
@@ -70,7 +70,7 @@ def builder(*, include_headers: bool) -> RecordBatchBuilder:
 
 
 def naive_batch(messages: Sequence[Message], *, include_headers: bool) -> pa.RecordBatch:
-    """The plainest way to the same batch: one dict per record, all conversion left to pyarrow."""
+    """Build the same batch in the plainest way: one dict per record, and pyarrow converts everything."""
     rows: list[dict[str, Any]] = []
     for message in messages:
         kafka_type, milliseconds = message.timestamp()

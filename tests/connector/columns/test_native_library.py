@@ -1,4 +1,4 @@
-"""A C library that was built from other sources is not used."""
+"""The package does not use a C library that was built from other sources."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_one_with_structures_of_other_sizes_is_not(
 @parts
 def test_one_that_does_not_say_its_sizes_is_not(part: NativePart) -> None:
     class Older:
-        """As before it said them."""
+        """A library from before libraries reported the sizes of their structures."""
 
         kg_collect = 1
 

@@ -1,4 +1,4 @@
-"""Record batches give the rows that librdkafka's messages give, and whatever is wrong with them is told, not read."""
+"""Record batches give the same rows as librdkafka's messages.  Damaged batches give an error, and no rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def library() -> ctypes.CDLL:
 
 
 class Reading:
-    """What was fetched of a partition, read to its end."""
+    """The fetched data of a partition, read to its end."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Reading:
 
 @st.composite
 def logs(draw: st.DrawFn) -> tuple[list[Message], bytes]:
-    """Messages, and the batches that hold them: with gaps, every codec, both kinds of timestamps."""
+    """Return messages, and the batches that hold them: with gaps, all codecs and both kinds of timestamps."""
     messages: list[Message] = []
     log = b""
     offset = draw(st.integers(0, 1000))
@@ -139,7 +139,7 @@ def test_the_rows_are_those_of_the_plain_client(
     log: tuple[list[Message], bytes], columns: tuple[str, ...], start: int, until: int
 ) -> None:
     messages, fetched = log
-    start = max(0, min(start, log_end(messages) - 1))  # nobody sends batches that all end before what was asked for
+    start = max(0, min(start, log_end(messages) - 1))  # no broker sends only batches that end before the position
     read = Reading(fetched, columns, start=start, until=until)
     wanted = [message for message in messages if start <= cast(int, message.offset())]
     assert pa.Table.from_batches(read.batches, arrow_schema(columns)).equals(plain(wanted, columns, start, until))
@@ -162,12 +162,12 @@ def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch(log: tuple[list[Mess
         assert read.offsets + rest.offsets == [message.offset() for message in messages]
 
 
-# Fields of a batch's header that decide where a reader goes on: where, and of how many bytes.
+# Header fields that decide where a reader continues: their positions, and their sizes in bytes.
 BASE_OFFSET, LENGTH, LAST_DELTA, COUNT = (0, 8), (8, 4), (23, 4), (57, 4)
 
 
 def changed(batch: bytes, field: tuple[int, int], value: int, *, checksum: bool = True) -> bytes:
-    """The batch with another value there, and with a checksum that is right again."""
+    """Return the batch with another value in this field, and by default with a correct checksum."""
     at, size = field
     found = bytearray(batch)
     found[at : at + size] = value.to_bytes(size, "big", signed=True)
@@ -183,14 +183,14 @@ def changed(batch: bytes, field: tuple[int, int], value: int, *, checksum: bool 
         (LAST_DELTA, -(2**31), "corrupt"),
         (BASE_OFFSET, -1, "corrupt"),
         (BASE_OFFSET, 2**63 - 1, "corrupt"),
-        (BASE_OFFSET, 1, "below the end of the previous"),  # so that its records would be delivered twice
-        (LENGTH, -12, "corrupt"),  # of no bytes at all
+        (BASE_OFFSET, 1, "below the end of the previous"),  # would deliver its records twice
+        (LENGTH, -12, "corrupt"),  # a batch without any bytes
         (LENGTH, 48, "corrupt"),
         (LENGTH, -(2**31), "corrupt"),
     ],
 )
 def test_a_batch_that_would_lead_nowhere_or_back_is_an_error(field: tuple[int, int], value: int, kind: str) -> None:
-    """Seen before: endless fetching, and records delivered twice."""
+    """Regression: the reader fetched without end, or delivered records twice."""
     good, bad = batch_of(several(0, 3)), changed(batch_of(several(3, 3)), field, value)
     with pytest.raises(UnreadableError, match=kind):
         Reading(good + bad)
@@ -202,14 +202,17 @@ def test_batches_from_before_the_position_are_passed_over() -> None:
 
 
 def test_only_batches_from_before_the_position_are_an_error() -> None:
-    """Seen before: the reader went back to where they end, and read on from there."""
+    """Regression: the reader moved back to the end of these batches, and continued there."""
     log = b"".join(batch_of(several(first, 3)) for first in (0, 3))
     with pytest.raises(UnreadableError, match="before the position, the last of which ends at offset 6"):
         Reading(log, start=6)
 
 
 def test_a_gap_beyond_the_end_of_the_log_is_an_error() -> None:
-    """The checksum does not cover where a batch begins.  Seen before: all that was due passed for compacted away."""
+    """The checksum does not cover the base offset.
+
+    Regression: the reader took all missing records for compacted ones.
+    """
     log = b"".join(batch_of(several(first, 3)) for first in (0, 3))
     far = changed(batch_of(several(6, 3)), BASE_OFFSET, 2**40, checksum=False)
     with pytest.raises(UnreadableError, match="beyond the end of the log at offset 1099511627776"):
@@ -228,13 +231,13 @@ def test_records_that_are_written_while_the_broker_answers_are_read() -> None:
 @pytest.mark.parametrize(
     ("deltas", "last_delta", "count", "read"),
     [
-        ([0, 1, 2], 1, 3, [0, 1]),  # beyond the batch: it would pass for the end of a range
+        ([0, 1, 2], 1, 3, [0, 1]),  # beyond the batch: a reader would take it for the end of a range
         ([0, 2**40], 5, 2, [0]),
         ([-1, 0], 1, 2, []),
         ([0, 0], 1, 2, [0]),
         ([1, 0], 1, 2, [1]),
-        ([0, 1, 2], 2, 2, [0, 1]),  # more than it says
-        ([0, 1], 2, 3, [0, 1]),  # fewer
+        ([0, 1, 2], 2, 2, [0, 1]),  # more records than the batch claims
+        ([0, 1], 2, 3, [0, 1]),  # fewer records than the batch claims
     ],
 )
 def test_records_that_are_not_what_their_batch_says_are_told_after_those_before_them(
@@ -270,7 +273,7 @@ def test_whatever_the_batches_say_a_reader_moves_and_never_goes_back(
     bytes_changed: list[tuple[int, int]],
     cut: int | None,
 ) -> None:
-    """Or says that it cannot read them.  `Reading` looks at each step."""
+    """The reader may also raise an error.  `Reading` checks each step."""
     fetched = bytearray(log[1][:cut])
     for index, (at, size), value in lies:
         begins = 0
@@ -296,7 +299,7 @@ def test_whatever_the_batches_say_a_reader_moves_and_never_goes_back(
 
 @given(at=st.integers(16, 100), change=st.integers(1, 255), codec=st.sampled_from(["none", "lz4"]))
 def test_a_changed_byte_is_noticed(at: int, change: int, codec: str) -> None:
-    """From the magic byte on; what is before that, the checksum does not cover."""
+    """This holds from the magic byte on.  The checksum does not cover the bytes before it."""
     batch = bytearray(batch_of([record(5, key=b"key", value=b"v" * 100)], codec=codec))
     batch[min(at, len(batch) - 1)] ^= change
     with pytest.raises(UnreadableError, match=r"corrupt|format"):
@@ -313,7 +316,7 @@ def test_records_of_aborted_transactions_and_markers_are_passed_over() -> None:
             batch_of(several(0, 2), attributes=TRANSACTIONAL, producer=1),  # aborted
             batch_of(several(2, 2), attributes=TRANSACTIONAL, producer=2),  # committed
             marker(4, 1, ABORT),
-            batch_of(several(5, 2)),  # of no transaction
+            batch_of(several(5, 2)),  # without a transaction
             marker(7, 2, COMMIT),
             batch_of(several(8, 2), attributes=TRANSACTIONAL, producer=1),  # committed
             marker(10, 1, COMMIT),
@@ -386,10 +389,10 @@ def test_another_format_is_an_error(magic: int) -> None:
 @pytest.mark.parametrize(
     "records",
     [
-        b"",  # fewer than the batch says
-        b"\x02",  # a record that ends behind the batch
-        b"\x08\0\0\0\x80",  # an endless number
-        b"\x0c\0\0\0\x50\0\0",  # a key that ends behind its record
+        b"",  # fewer records than the batch claims
+        b"\x02",  # a record that ends after the batch
+        b"\x08\0\0\0\x80",  # a number without an end
+        b"\x0c\0\0\0\x50\0\0",  # a key that ends after its record
         b"\x0c\0\0\0\x01\x01\x50",  # more headers than there is room for
         b"\x12\0\0\0\x01\x01\x02\x01\0\0",  # a header whose key is null
         b"\x01",  # a record of a negative length
@@ -423,7 +426,7 @@ def test_order_within_a_log_is_kept() -> None:
 
 
 def test_headers_of_nothing_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty key and no value counted nothing: 15 KB became a batch of 325 MB."""
+    """Regression: the memory for an empty key without a value did not count, so 15 KB became a batch of 325 MB."""
     monkeypatch.setattr(limits, "MAX_BATCH_BYTES", 1000 * limits.HEADER_BYTES)
     bodies = [b"\0\0" + varint(n) + b"\x01\x01" + varint(400) + b"\0\x01" * 400 for n in range(10)]
     fetched = framed(0, 9, b"".join(varint(len(body)) + body for body in bodies), 10)

@@ -1,10 +1,10 @@
-"""The schema is that of Spark's own Kafka source, and its Arrow form the one that Spark checks against."""
+"""The schema is that of Spark's own Kafka source.  Its Arrow form is the one that Spark expects."""
 
 from __future__ import annotations
 
 from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS, spark_schema
 
-# From KafkaRecordToRowConverter of Spark 4.3: StructField's and ArrayType's defaults, so all nullable.
+# From KafkaRecordToRowConverter of Spark 4.3.  StructField and ArrayType are nullable by default, so all fields are.
 OF_SPARKS_OWN_SOURCE = [
     ("key", "binary", True),
     ("value", "binary", True),

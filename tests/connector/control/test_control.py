@@ -1,4 +1,4 @@
-"""The word between the user's process and the source process."""
+"""Messages between the user's process and the source process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pyspark_kafka_group.source import KafkaGroupDataSource
 
 
 class FakeQuery:
-    """What `stop` needs of a query: a last progress, and whether it was stopped."""
+    """The parts of a query that `stop` needs: a last progress, and whether the query was stopped."""
 
     def __init__(self, *latest_offsets: Any, end: Any = None) -> None:
         sources = [{"latestOffset": latest, "endOffset": end} for latest in latest_offsets]
@@ -111,7 +111,7 @@ def test_nonsense_does_not_end_the_socket(listening: Callable[..., ControlSocket
 def test_ctrl_c_while_waiting_still_stops_the_query(
     listening: Callable[..., ControlSocket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A query whose member has left would idle for ever."""
+    """Otherwise a query whose member has left would idle for ever."""
     control = listening(lambda _: True)
 
     def interrupted(*_: object) -> None:
@@ -153,7 +153,7 @@ def test_an_end_is_told(listening: Callable[..., ControlSocket]) -> None:
 
 
 def test_an_end_is_told_while_a_drain_waits_for_it(listening: Callable[..., ControlSocket]) -> None:
-    """`stop` of a query with a long trigger, and a batch that has just been finished."""
+    """`stop` itself reports the last finished batch, because with a long trigger Spark does so too late."""
     finished = threading.Event()
     control = listening(finished.wait, lambda _: finished.set())
     assert stopped(FakeQuery({"control": control.address}, end={"version": 1}), timeout_s=30)
@@ -177,7 +177,7 @@ def test_telling_a_source_process_that_has_ended_is_harmless(tmp_path: Path) -> 
 
 
 def test_a_socket_that_nobody_serves_does_not_hold_the_teller_up(tmp_path: Path) -> None:
-    """The listener of Spark would hold all other listeners up."""
+    """Otherwise Spark's listener would hold up all other listeners."""
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(tmp_path / "deaf"))
         deaf.listen(0)
@@ -202,7 +202,7 @@ def test_our_sources_are_found_with_their_ends_among_others(as_text: bool) -> No
             {"endOffset": shown({"version": 1}), "latestOffset": shown({"control": None})},
             {"endOffset": "rubbish", "latestOffset": None},
             {"endOffset": shown({"query": "a", "topics": {}}), "latestOffset": None},
-            # Spark 4.0 and 4.1 show the end twice.
+            # Spark 4.0 and 4.1 show the end in both fields.
             {"endOffset": shown({"query": "b", "topics": {}}), "latestOffset": shown({"query": "b", "topics": {}})},
         ]
     }
@@ -215,14 +215,17 @@ def test_our_sources_are_found_with_their_ends_among_others(as_text: bool) -> No
 
 
 def test_a_source_that_shares_the_batches_of_another_one_is_found_once() -> None:
-    """The secondary source of a self-join has the offsets of the primary one, and no socket."""
+    """The secondary source of a self-join has the offsets of the primary source, and no socket."""
     end = {"query": "a", "topics": {}}
     sources = [{"endOffset": end, "latestOffset": {"control": "/tmp/a"}}, {"endOffset": end, "latestOffset": None}]
     assert sources_of(json.dumps({"sources": sources})) == [Source(address="/tmp/a", end=end)]
 
 
 def test_a_batch_that_ran_again_is_enough_to_find_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its progress has no `latestOffset`; a stop waited for the next one, 10 s away on an idle topic."""
+    """Its progress has no `latestOffset`.
+
+    Regression: a stop waited for the next progress, for 10 s on an idle topic.
+    """
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     name = str(uuid.uuid4())
     end = {"version": 2, "query": name, "topics": {}}
@@ -254,7 +257,7 @@ def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_client_of_spark_connect_asks_through_spark(listening: Callable[..., ControlSocket]) -> None:
-    """What Spark does there: it plans the read on the driver's machine, and gives back the only row."""
+    """With Spark Connect, Spark plans the read on the driver's machine, and returns the only row."""
     control = listening(lambda _: True)
 
     class Reader:
@@ -302,13 +305,13 @@ def test_a_client_of_spark_connect_asks_through_spark(listening: Callable[..., C
     ],
 )
 def test_nothing_else_is_passed_on_and_a_sentence_says_so(request_text: str, problem: str) -> None:
-    """The driver's machine has other sockets, and who uses Spark need not be who may use those."""
+    """The driver's machine has other sockets, and a user of Spark may have no right to use them."""
     with pytest.raises(OptionError, match=f"Option 'controlRequest': .*{problem}.*internal"):
         KafkaGroupDataSource({"controlRequest": request_text}).reader(SCHEMA)
 
 
 def test_what_somebody_else_has_linked_to_a_query_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their socket could say that the query has stopped."""
+    """The socket of another user could claim that the query has stopped."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     name = str(uuid.uuid4())
     theirs = ControlSocket(lambda _: True, lambda _: None)

@@ -1,4 +1,4 @@
-"""Random schemas of Avro, what they may have looked like before, and records of them, valid and damaged."""
+"""Generate random Avro schemas, possible older versions of them, and records, both valid and damaged."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TEXTS = ("", "a", "pen", "käse", "\U0001f600", "x" * 70, "\u0800\uffff")
 
 
 class Pairs:
-    """Makes schemas, and records of them.
+    """Generates schemas, and records of these schemas.
 
     Parameters
     ----------
     random : Random
-        Decides everything.
+        Makes all choices.
     twins : float
-        How probable it is that a key of a map may be there twice.
+        The probability that a key of a map may occur twice.
     """
 
     def __init__(self, random: Random, twins: float = 0.02) -> None:
@@ -103,7 +103,7 @@ class Pairs:
         return schema
 
     def _default(self, kind: Any) -> Any:
-        """Return a default in JSON; this object if there is none to be had easily."""
+        """Return a default in JSON, or this object if a default would be hard to make."""
         if isinstance(kind, list):
             return self._default(kind[0])
         plain = kind["type"] if isinstance(kind, dict) else kind
@@ -124,7 +124,7 @@ class Pairs:
         }.get(plain, self)  # fmt: skip
 
     def before(self, schema: Any) -> Any:
-        """Return what a schema may have looked like when records were written."""
+        """Return a schema under which older records may have been written."""
         return self._changed(copy.deepcopy(schema))
 
     def _changed(self, schema: Any) -> Any:
@@ -215,7 +215,7 @@ class Pairs:
         return found + b"\0"
 
     def damaged(self, value: bytes) -> bytes:
-        """Return a record with something wrong, perhaps."""
+        """Return the record, possibly damaged."""
         random, found = self._random, bytearray(value)
         for _ in range(random.randint(1, 3)):
             if found:
@@ -235,7 +235,7 @@ class Pairs:
 
 
 def varint(number: int) -> bytes:
-    """Return a number as Avro writes it."""
+    """Return a number in the encoding of Avro."""
     number = (number << 1) ^ (number >> 63)
     found = bytearray()
     while number > 0x7F:

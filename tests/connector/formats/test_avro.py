@@ -1,4 +1,4 @@
-"""Avro: types, resolution, and what is malformed."""
+"""Avro: types, resolution, and malformed records."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def record(kind: Any, **more: Any) -> dict[str, Any]:
 
 
 def resolved(writer: Any, value: Any, reader: Any) -> Any:
-    """Return the field of a record that was written with one type and is read as another, or what is wrong."""
+    """Return the field of a record that was written with one type and read as another, or the error."""
     found = decode(record(reader), [framed(2, avro(record(writer), {"a": value}))], {2: record(writer)})
     return found.malformed.get(0) or found.column[0].as_py()["a"]
 
@@ -345,7 +345,7 @@ def test_any_bytes_are_a_record_or_malformed(values: list[bytes]) -> None:
 
 
 def test_a_schema_of_millions_of_parts_is_refused_at_once() -> None:
-    """A few types that use each other twice; load() did not end."""
+    """Regression: load() did not end for a few types that use each other twice."""
     kind: Any = {"type": "record", "name": "T0", "fields": [{"name": "x", "type": "int"}]}
     for n in range(1, 50):
         fields = [{"name": "a", "type": kind}, {"name": "b", "type": f"T{n - 1}"}]

@@ -1,4 +1,7 @@
-"""The decoder in C gives what the one in Python does, of any records of any schemas; it only refuses a little more."""
+"""The decoder in C gives the same results as the one in Python, for all records and schemas.
+
+The decoder in C only refuses a few more records.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def decoders(reader: Any, writers: dict[int, Any]) -> tuple[NativeAvroDecoder, A
 
 
 def shown(column: pa.Array) -> list[str]:
-    """Return all values as text: NaN is NaN, and times are those that Python has no objects for, too."""
+    """Return all values as text.  So NaN equals NaN, and times may be out of range for Python's objects."""
     nulls = str(column.is_null().to_pylist())
     if pa.types.is_struct(column.type):
         return [nulls, *(text for inner in column.flatten() for text in shown(inner))]
@@ -75,7 +78,7 @@ def shown(column: pa.Array) -> list[str]:
 
 
 def peak_memory() -> int:
-    """Return the most bytes of memory that this process has had."""
+    """Return the peak memory of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -107,7 +110,7 @@ def test_both_decoders_give_the_same_of_any_schemas_and_records(seed: int, monke
         try:
             native, python = decoders(reader, {1: reader, 2: writer})
             values = [*rows_of(pairs, 1, reader), *rows_of(pairs, 2, writer), framed(3, b""), b"x"]
-        except (MalformedError, RecursionError):  # not to be read, or without an end
+        except (MalformedError, RecursionError):  # incompatible schemas, or an endless recursion
             continue
         random.shuffle(values)
         column = pa.array([None, *values], pa.binary())[1:]
@@ -127,7 +130,7 @@ def test_both_decoders_give_the_same_of_any_schemas_and_records(seed: int, monke
         declined += len(asked) - len(expected.malformed)
         taken += len(column) - column.null_count - len(asked)
     assert taken > 10 * ROUNDS
-    assert declined < taken / 20  # the C code takes nearly all that are fine
+    assert declined < taken / 20  # the C code decodes nearly all valid records
 
 
 def python_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +221,7 @@ def test_maps_with_many_keys_are_decoded_in_c(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_keys_that_are_made_to_collide_are_left_to_python() -> None:
-    """Keys whose hash in C, FNV-1a, ends in the same bits: looking each up would take as long as there are keys."""
+    """The hash of these keys in C, FNV-1a, ends in the same bits.  Each lookup would then compare all of them."""
 
     def slot(key: bytes) -> int:
         hashed = 0xCBF29CE484222325
@@ -251,7 +254,7 @@ def test_what_is_passed_over_may_contain_itself() -> None:
 
 @pytest.mark.parametrize("kind", ["float", "double", "boolean", {"type": "fixed", "name": "F", "size": 2}], ids=str)
 def test_no_record_keeps_a_task_for_years(kind: Any) -> None:
-    """An array of 2 ** 60 numbers in a field that is not read: fastavro counted up to that, and the query hung."""
+    """Regression: fastavro counted the 2 ** 60 numbers of an array in an unread field, and the query hung."""
     writer = record({"name": "gone", "type": {"type": "array", "items": kind}}, {"name": "id", "type": "int"})
     native, python = decoders(record({"name": "id", "type": "int"}), {2: writer})
     values = pa.array([framed(2, varint(2**60) + b"\0\0\0")], pa.binary())
@@ -270,7 +273,10 @@ def test_a_record_that_ends_within_what_is_not_read_is_malformed() -> None:
 
 
 def test_columns_of_a_few_bytes_have_a_limit() -> None:
-    """A record of 8 MB, 270 bytes once they are compressed, took 1 GB: a null is a byte, and has 30 parts."""
+    """Regression: a record of 8 MB, or 270 bytes compressed, took 1 GB.
+
+    A null is one byte, and has 30 parts as a column.
+    """
     line = {"type": "record", "name": "Line", "fields": [{"name": f"f{n}", "type": "string"} for n in range(30)]}
     native, _ = decoders(record({"name": "lines", "type": {"type": "array", "items": ["null", line]}}), {})
 
@@ -285,7 +291,7 @@ def test_columns_of_a_few_bytes_have_a_limit() -> None:
 
 
 def test_columns_that_python_decodes_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of a record that the C code declines, here for a name that is twice in a map."""
+    """This includes a record that the C code declines, here because a map has a name twice."""
     monkeypatch.setattr(limits, "MAX_DECODED_BYTES", 1_000_000)
     line = {"type": "record", "name": "Line", "fields": [{"name": f"f{n}", "type": "string"} for n in range(30)]}
     both = [{"type": "map", "values": "int"}, {"type": "array", "items": ["null", line]}]
@@ -313,7 +319,7 @@ def test_a_large_record_is_decoded_whose_columns_are_as_large() -> None:
 
 
 def tower(levels: int, bottom: list[Any], top: str = "gone") -> dict[str, Any]:
-    """Return a record with an id, and a field of records, each of which has the one below it twice."""
+    """Return a record with an id, and a field of records.  Each of these contains the one below it twice."""
     kind: dict[str, Any] = {"type": "record", "name": "T0", "fields": bottom}
     for n in range(1, levels):
         kind = {
@@ -335,7 +341,7 @@ def test_records_of_nothing_are_passed_over_at_once(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("array", [False, True])
 def test_records_of_nothing_without_an_end_in_sight_are_refused(array: bool) -> None:
-    """7 bytes kept a task for hours: the C code, or fastavro, passed over 2 ** 50 records of nothing."""
+    """Regression: 7 bytes kept a task busy for hours.  The C code, or fastavro, skipped 2 ** 50 empty records."""
     writer = tower(50, [{"name": "nothing", "type": "null"}])
     if array:
         writer["fields"][1]["type"][1] = {"type": "array", "items": writer["fields"][1]["type"][1]}
@@ -384,7 +390,7 @@ def test_many_unknown_ids_cost_a_few_requests_and_those_of_most_records_are_aske
 
 
 def test_programs_are_put_in_order_once_for_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With each unknown id the table was made anew: 8192 records took 26 s."""
+    """Regression: each unknown id rebuilt the table, so 8192 records took 26 s."""
     native, _ = decoders("int", {})
     built: list[int] = []
     make = Programs._built
@@ -399,7 +405,7 @@ def test_programs_are_put_in_order_once_for_a_batch(monkeypatch: pytest.MonkeyPa
 
     assert len(found.malformed) == 8000
     assert built == [0, 8000]
-    assert list(native._programs._kept) == []  # nothing is kept of what was unknown
+    assert list(native._programs._kept) == []  # the cache keeps nothing about unknown ids
 
 
 CONFLUENT: list[Any] = [
@@ -412,7 +418,10 @@ CONFLUENT: list[Any] = [
 @pytest.mark.parametrize("payload", [b"", b"\x03", b"\x00\xff\x10", bytes(200), b"text"], ids=len)
 @pytest.mark.parametrize("schema", CONFLUENT, ids=str)
 def test_bytes_alone_are_as_confluents_serializer_writes_them(schema: Any, payload: bytes) -> None:
-    """Without a length: they were malformed, or short of what was taken for one."""
+    """Such bytes have no length.
+
+    Regression: such records were malformed, or lost the bytes that the decoder took for a length.
+    """
     with SchemaRegistryServer() as server:
         number = server.register("orders-value", json.dumps(schema))
         client = SchemaRegistryClient({"url": server.url})
@@ -466,7 +475,7 @@ def test_what_is_switched_off_is_python_and_said_once(
 
 
 def test_a_union_has_a_type_by_its_name_in_one_schema_only() -> None:
-    """Such records were malformed, with a TypeError."""
+    """Regression: such records were malformed, with a TypeError."""
     inner = {"type": "record", "name": "T", "fields": [{"name": "x", "type": "int"}]}
     first = record({"name": "b", "type": inner}, {"name": "a", "type": "T"})
     second = record({"name": "a", "type": inner}, {"name": "b", "type": ["null", "T"]})
@@ -489,7 +498,10 @@ def space(name: str, kind: Any) -> dict[str, Any]:
 
 
 def test_a_time_is_that_of_its_own_namespace() -> None:
-    """Two types of one last name: b.T was taken for a.T, and a number became 1,000 times what it was."""
+    """Two types have the same last name.
+
+    Regression: the decoder took b.T for a.T, and multiplied a number by 1,000.
+    """
     writer = record({"name": "b", "type": space("b", MILLIS)}, {"name": "a", "type": space("a", "long")})
     only = {**space("b", "long"), "fields": [{"name": "g", "type": space("b", "long")["fields"][0]["type"]}]}
     native, python = decoders(record({"name": "b", "type": only}), {2: writer})
@@ -502,7 +514,7 @@ def test_a_time_is_that_of_its_own_namespace() -> None:
 
 
 def test_a_type_that_is_read_as_time_and_as_number_is_refused() -> None:
-    """The time was 1,000 times too small."""
+    """Regression: the time was 1,000 times too small."""
     micros = {"type": "long", "logicalType": "timestamp-micros"}
     inner = {"type": "record", "name": "T", "fields": [{"name": "x", "type": MILLIS}]}
     writer = record({"name": "a", "type": inner}, {"name": "b", "type": "T"})
@@ -522,7 +534,7 @@ def test_a_type_that_is_read_as_time_and_as_number_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["int", {"type": "array", "items": "int"}, {"type": "map", "values": "int"}], ids=str)
 def test_types_of_one_name_and_different_kinds_are_malformed(kind: Any) -> None:
-    """fastavro goes by the name alone; the C code must not fill a column of another kind with it."""
+    """fastavro matches types by their names alone.  The C code must not fill a column of another kind."""
     fixed = {"type": "fixed", "name": "shop.N", "size": 2}
     inner = {"type": "record", "name": "depot.N", "fields": [{"name": "x", "type": kind}]}
 
@@ -549,7 +561,7 @@ def test_a_size_that_is_none_is_left_to_python(size: Any) -> None:
 
 
 def test_what_fastavro_makes_another_value_of_is_malformed() -> None:
-    """Of an index of -1 it takes the last symbol or branch, and of a number of 70 bits some of the bits."""
+    """fastavro takes the last symbol or branch for an index of -1, and some of the bits of a 70-bit number."""
     symbols = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
     schema = record({"name": "e", "type": symbols}, {"name": "u", "type": ["int", "null"]})
     native, _ = decoders(schema, {})

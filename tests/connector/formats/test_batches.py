@@ -1,4 +1,4 @@
-"""From the batches of a reader to those that Spark was told of, by the policy for malformed records."""
+"""Formats turn the batches of a reader into those that Spark expects, by the policy for malformed records."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ LINES = {
 
 
 def lines(count: int) -> bytes:
-    """Return a record with so many nulls, each of which has 30 parts as a column."""
+    """Return a record with this many nulls, each of which has 30 parts as a column."""
     return varint(count) + b"\0" * (count + 1)
 
 
@@ -105,13 +105,16 @@ def test_a_batch_whose_columns_would_be_too_large_is_split(monkeypatch: pytest.M
 
 
 def test_json_that_would_be_too_large_is_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An element of three bytes has 30 parts: a document of 8 MB, or some hundred bytes compressed, took 330 MB."""
+    """Each element of three bytes has 30 parts as a column.
+
+    Regression: a document of 8 MB, or some hundred bytes compressed, took 330 MB.
+    """
     monkeypatch.setattr(limits, "MAX_DECODED_BYTES", 1_000_000)
     parts = ", ".join(f"f{n} STRING" for n in range(30))
     many = b'{"a": [' + b"{}," * 100_000 + b"{}]}"
     some = b'{"a": [' + b"{}," * 999 + b"{}]}"
 
-    for more in ("", ", m MAP<STRING, INT>"):  # by Arrow's reader, and by ours
+    for more in ("", ", m MAP<STRING, INT>"):  # with Arrow's reader, and with ours
         found = decode(many, *[some] * 20, malformedRecords="null", valueSchema=f"a ARRAY<STRUCT<{parts}>>{more}")
         rows = [row for one in found for row in one.to_pylist()]
         assert [row["offset"] for row in rows] == list(range(100, 121))
@@ -216,7 +219,7 @@ def test_dead_letters_are_written_as_they_were_with_their_origin(monkeypatch: py
         (b"kafka-group.offset", b"101"),
         (b"kafka-group.error", b"value: bad"),
     ]
-    ((_, arguments),) = each(rows)  # the way of a producer without direct access
+    ((_, arguments),) = each(rows)  # the records, as a producer without direct access sends them
     assert arguments["headers"][:2] == [("trace", b"7"), ("kafka-group.topic", b"orders")]
     assert configs[0]["acks"] == "all"
     assert configs[0]["bootstrap.servers"] == "b:9092"

@@ -1,4 +1,4 @@
-"""Who reads bytes pays nothing for formats."""
+"""A query that reads bytes does not import the formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON: what each type takes, and that the fast way gives what the plain one gives."""
+"""JSON: the values that each type accepts, and equal results of the fast and the plain decoder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def decode(schema: str, *values: bytes | None) -> Decoded:
 
 
 def one(kind: str, text: str) -> Any:
-    """Return what a field of a type becomes, or why it is malformed."""
+    """Return the value of a field of this type, or why the record is malformed."""
     found = decode(f"a {kind}", f'{{"a": {text}}}'.encode())
     if found.malformed:
         return found.malformed[0]

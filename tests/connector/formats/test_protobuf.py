@@ -1,4 +1,4 @@
-"""Protobuf: types, presence, message indexes, and what is malformed."""
+"""Protobuf: types, presence, message indexes, and malformed records."""
 
 from __future__ import annotations
 
@@ -173,7 +173,10 @@ def test_any_bytes_are_a_message_or_malformed(values: list[bytes]) -> None:
 
 
 def test_records_that_say_to_be_other_messages_do_not_cost_a_schema_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each list of indexes, which a producer may make up, was looked at in files that were read anew, and kept."""
+    """Regression: for each list of indexes, the decoder parsed the files again and kept them.
+
+    A producer can invent any number of such lists.
+    """
     read: list[int] = []
 
     def counted(definition: Definition) -> Any:
@@ -191,7 +194,7 @@ def test_records_that_say_to_be_other_messages_do_not_cost_a_schema_each(monkeyp
 
 
 def test_messages_that_would_be_too_large_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty message is two bytes, and has a value for each of its fields."""
+    """An empty message takes two bytes, but has a value for each of its fields."""
     monkeypatch.setattr(limits, "MAX_DECODED_BYTES", 100_000)
     lines, tags = b"\x12\0", b"\x2a\0"
 

@@ -1,4 +1,4 @@
-"""The registry: what is asked, how often, and what is said when it refuses or does not answer."""
+"""The registry: which requests it gets, how often, and the errors if it refuses or does not answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def server() -> Iterator[SchemaRegistryServer]:
 
 
 class Clock:
-    """Stands still but for whoever sleeps."""
+    """Advances only while the code sleeps."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -74,12 +74,12 @@ def test_an_unknown_id_is_not_asked_for_with_each_record(server: SchemaRegistryS
         with pytest.raises(UnknownSchemaError):
             registry.by_id(9)
 
-    assert len(server.requests) == 2  # and the second time a second later
+    assert len(server.requests) == 2  # the second request follows after a second
     assert clock.now == 1
 
 
 def test_an_id_that_another_node_of_the_registry_has_first_is_found(server: SchemaRegistryServer, clock: Clock) -> None:
-    """Its records were malformed, and those of the next 10 s."""
+    """Regression: records with this id were malformed, and so were the records of the next 10 s."""
     clock.after[1] = lambda: server.register("orders-value", '"string"')
 
     assert ask(server).by_id(1).text == '"string"'
@@ -199,7 +199,7 @@ def test_a_registry_that_is_down_is_asked_again_and_then_an_error(server: Schema
 
 @pytest.mark.parametrize("status", [500, 501, 400])
 def test_an_error_of_the_registry_is_said_and_soon(status: int, server: SchemaRegistryServer, clock: Clock) -> None:
-    """It was asked for 30 s, and then called unreachable."""
+    """Regression: the query retried for 30 s, and then called the registry unreachable."""
     server.error = status
 
     with pytest.raises(SchemaRegistryError) as raised:
@@ -225,7 +225,7 @@ def test_a_registry_that_is_well_again_is_asked_again(
 
 
 def test_what_is_no_answer_of_a_registry_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a page for people to log in."""
+    """For example, the answer is a login page for people."""
     with SchemaRegistryServer() as server:
         found = Registry({"url": server.url}, patience_s=0)
         monkeypatch.setattr(found._client, "get_schema", lambda *_, **__: json.loads("<html>"))
@@ -235,7 +235,7 @@ def test_what_is_no_answer_of_a_registry_is_said(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_newest_version_is_asked_for_each_time(server: SchemaRegistryServer) -> None:
-    """A second load() of a session got the version of the first one."""
+    """Regression: a second load() of a session got the version of the first one."""
     found = ask(server)
     server.register("orders-value", '"int"')
     before = found.newest("orders-value")
@@ -255,7 +255,7 @@ def test_unknown_ids_take_a_limited_amount_of_memory(
             found.by_id(number)
 
     assert list(found._unknown) == [106, 107, 108, 109, 100]
-    assert len(server.requests) == 12  # 106 is remembered, and 100 no longer; the first one is asked for twice
+    assert len(server.requests) == 12  # the first id takes two requests; 106 is in the cache, and 100 no longer is
 
 
 def test_no_registry_at_all_is_an_error_without_the_password() -> None:
@@ -276,7 +276,7 @@ def test_what_the_client_refuses_names_the_options() -> None:
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[tuple[SchemaRegistryServer, dict[str, str]]]:
-    """A registry that asks for a certificate, and what one has to say to it."""
+    """Yield a registry that requires a client certificate, and the options to connect to it."""
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
@@ -315,7 +315,7 @@ def test_each_part_of_mutual_tls_counts(name: str, secured: tuple[SchemaRegistry
     _, options = secured
     wrong = {key: value for key, value in options.items() if key != name}
     if name == "ssl.key.password":
-        wrong[name] = "wr0ng"  # without one, OpenSSL would ask at the terminal
+        wrong[name] = "wr0ng"  # without a password, OpenSSL would prompt for it at the terminal
 
     with pytest.raises((OptionError, SchemaRegistryError)) as raised:
         Registry(wrong, patience_s=0).newest("orders-value")

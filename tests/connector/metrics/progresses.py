@@ -1,4 +1,4 @@
-"""A progress as Spark 4.3 shows it, with two kafka-group sources, a secondary source, and one of another kind."""
+"""A progress of Spark 4.3 with two kafka-group sources, a secondary source, and a source of another kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exporters, with the real libraries and a session that is none."""
+"""The exporters, with the real libraries and a fake session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LABELS = {"query": "orders-etl", "group": "etl", "client_id": "spark-1a2b3c4d"}
 
 
 class Session:
-    """What an exporter needs of a session: somebody to listen."""
+    """The part of a session that an exporter needs: listeners."""
 
     def __init__(self) -> None:
         self.streams = self
@@ -60,7 +60,7 @@ def session() -> Session:
 
 
 def scraped(registry: CollectorRegistry) -> dict[tuple[str, str, str], float]:
-    """What a scrape shows: name, group and the last label, and the value."""
+    """Return the values of a scrape by name, group and last label."""
     found = {}
     for family in text_string_to_metric_families(generate_latest(registry).decode()):
         for sample in family.samples:
@@ -139,7 +139,7 @@ def test_a_scrape_asks_the_source_for_what_it_knows_now(session: Session) -> Non
 
 
 def observed(reader: InMemoryMetricReader) -> dict[str, dict[str, float]]:
-    """What a collection has: name, the labels beside those of the source, and the value."""
+    """Return the collected values by name, and by the labels beside those of the source."""
     data = reader.get_metrics_data()
     found: dict[str, dict[str, float]] = {}
     for resource in data.resource_metrics if data is not None else ():

@@ -1,4 +1,4 @@
-"""What a progress tells of the groups."""
+"""The metrics of the groups, from a query's progress."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ QUERY = "0c6f9ad4-6a5e-4a61-8e25-3a2e8b4d3f10"
 
 @pytest.fixture
 def reporting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[dict[str, Any], ControlSocket]]:
-    """Yield what a source process says, and where."""
+    """Yield the report of a source process, and its socket."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     report = dict(REPORT)
     control = ControlSocket(lambda _: True, lambda _: None, lambda: report, QUERY)
@@ -120,7 +120,7 @@ def reporting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple
 def test_a_running_query_is_asked_for_what_its_progress_cannot_tell(
     reporting: tuple[dict[str, Any], ControlSocket],
 ) -> None:
-    """Spark's progress has the lag before the batch; on an idle topic it would stay for ever."""
+    """Spark's progress contains the lag before the batch.  On an idle topic this lag would stay for ever."""
     report, control = reporting
     shown = progress(source(report), source(OTHER))
     query = cast(StreamingQuery, SimpleNamespace(lastProgress=shown))
@@ -136,7 +136,10 @@ def test_a_running_query_is_asked_for_what_its_progress_cannot_tell(
 def test_a_progress_without_a_report_names_the_query_to_ask(
     reporting: tuple[dict[str, Any], ControlSocket],
 ) -> None:
-    """As after a restart, and always with Spark 4.0 and 4.1, where ``latestOffset`` is the end of the batch."""
+    """A progress has no report after a restart.
+
+    With Spark 4.0 and 4.1 it never has one: there ``latestOffset`` is the end of the batch.
+    """
     end = json.dumps({"version": 1, "query": QUERY, "topics": {}})
     older = {**source(None), "endOffset": end, "latestOffset": end}
     shown = progress(older, {**SECONDARY, "endOffset": end})

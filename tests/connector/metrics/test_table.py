@@ -1,4 +1,4 @@
-"""The names of the metrics are a promise, and their values are those of the progress."""
+"""The names of the metrics never change, and their values are those of the progress."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ partition-committed-offset kafka_group_partition_committed_offset gauge topic pa
 partition-log-end-offset kafka_group_partition_log_end_offset gauge topic partition
 partition-lag kafka_group_partition_lag gauge topic partition
 """
-"""Golden: lines are added, never changed."""
+"""Golden: add lines, but never change one."""
 
 
 def test_names_kinds_and_labels_stay_as_they_are() -> None:

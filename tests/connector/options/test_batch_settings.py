@@ -50,7 +50,7 @@ def test_times_count_more_than_offsets() -> None:
 
 @pytest.mark.parametrize("offsets", ["latest", '{"t": {"0": -1}}', '{"t": "latest"}', "committed"])
 def test_offsets_that_count_less_than_a_time_may_say_anything(offsets: str) -> None:
-    """As in Spark's own source, which refuses a start at the end only where it decides."""
+    """Spark's own source does the same: it refuses a start at the end only if this option decides."""
     assert parsed(startingTimestamp="5", startingOffsets=offsets).start == AtTime(5, "startingTimestamp")
     by_partition = parsed(startingOffsetsByTimestamp='{"t": {"0": 6}}', startingOffsets=offsets).start
     assert by_partition == NamedBounds({TP: AtTime(6, "startingOffsetsByTimestamp")}, {})
@@ -71,7 +71,7 @@ def test_offsets_that_count_less_than_a_time_may_say_anything(offsets: str) -> N
     ],
 )
 def test_what_is_given_is_looked_at_before_what_is_missing(options: dict[str, str], wrong: str) -> None:
-    """Spark's own suites give their bad options alone, without the address of a cluster."""
+    """Spark's own test suites pass a bad option alone, without the address of a cluster."""
     with pytest.raises(OptionError) as raised:
         parse_batch(options)
     assert raised.value.option == wrong
@@ -122,7 +122,7 @@ def test_what_is_refused(options: dict[str, str], expected: str) -> None:
 
 def test_words_and_numbers_may_be_mixed_at_both_ends() -> None:
     assert isinstance(parsed(startingOffsets='{"t": {"0": 5}}', endingOffsets='{"t": {"0": -1}}').until, NamedBounds)
-    # A time and an offset have nothing to do with each other.
+    # A time and an offset cannot be compared.
     parsed(startingOffsetsByTimestamp='{"t": {"0": 5}}', endingOffsets='{"t": {"0": 1}}')
 
 

@@ -1,4 +1,4 @@
-"""What each client is given of a user's ``kafka.*`` options: the whole configuration, so that no change goes unseen."""
+"""The whole configuration that each client gets from a user's ``kafka.*`` options.  Each change makes a test fail."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ OPTIONS: dict[str, dict[str, str]] = {"PLAIN": {}, "RICH": RICH, "CONSUMER_PROTO
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The configurations that clients of librdkafka were made with."""
+    """Return the configurations of all new librdkafka clients."""
     found: list[dict[str, Any]] = []
 
     def make(config: dict[str, Any]) -> object:
@@ -69,12 +69,12 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         raise ValueError
 
     monkeypatch.setattr(confluent_kafka, "Consumer", make)
-    monkeypatch.setattr(confluent_kafka, "Producer", refuse)  # so that nothing is done with it
+    monkeypatch.setattr(confluent_kafka, "Producer", refuse)  # so that the code under test cannot use it
     return found
 
 
 def text(config: dict[str, Any]) -> dict[str, str]:
-    """As librdkafka takes it, without callbacks."""
+    """Return the configuration as librdkafka takes it, without callbacks."""
     plain = {key: value for key, value in config.items() if isinstance(value, str | int | bool)}
     assert config.keys() - plain.keys() <= {"error_cb", "on_commit", "logger"}
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in plain.items()}
@@ -140,7 +140,7 @@ USUAL: dict[str, dict[str, str]] = {
         "reconnect.backoff.ms": "20",
     },
 }
-"""What clients are given if a user sets nothing but the servers and the group."""
+"""The configurations of clients if a user sets only the servers and the group."""
 
 USUAL["librdkafka reader"] = {**USUAL["reader"], "fetch.wait.max.ms": "20"}
 
@@ -156,7 +156,7 @@ INSTEAD: dict[tuple[str, str], dict[str, str | None]] = {
     ("RICH", "librdkafka reader"): {"allow.auto.create.topics": "false"},
     ("CONSUMER_PROTOCOL", "member"): {"heartbeat.interval.ms": None, "partition.assignment.strategy": None},
 }
-"""What a client is given that is neither what the user says nor the usual; None: nothing."""
+"""The values that come neither from the user nor from `USUAL`.  None: the client does not get the property."""
 
 KINDS = {
     "member": ClientKind.MEMBER,

@@ -1,4 +1,4 @@
-"""The options of formats: what goes together, and what would change nothing."""
+"""The options of formats: which ones conflict, and which ones would have no effect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCHEMA = {"valueFormat": "json", "valueSchema": "id INT"}
 
 
 def both(options: dict[str, str]) -> Formats | None:
-    """Return what a stream and a batch read make of options, which is the same."""
+    """Return the formats of these options, which are equal for a stream and a batch read."""
     stream, batch = parse({**BASE, **options}).formats, parse_batch({**BASE, **options}).formats
     assert stream == batch
     return stream

@@ -1,4 +1,7 @@
-"""From the text of an option to its value: what Spark's own source takes, and what it would take for something else."""
+"""Parsers turn the text of an option into a value.
+
+They accept the texts that Spark's own source accepts, except those that it would misread.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def test_times() -> None:
 
 @pytest.mark.parametrize("text", ["", "now", "1.5", "2020-01-01", "-1", "-2", str(LONG_MAX + 1)])
 def test_what_is_not_a_time(text: str) -> None:
-    """Above all -1 and -2, which brokers take for the ends of the log."""
+    """The most important ones are -1 and -2, which brokers take for the ends of the log."""
     assert "is not a time in milliseconds since 1970. Write one" in refusal(parsers.milliseconds_since_1970, text)
 
 

@@ -1,4 +1,7 @@
-"""Secrets by reference stay out of what Spark keeps and sends, and out of all texts; those of JAAS out of texts."""
+"""If an option refers to a secret, Spark neither stores nor sends the secret, and no text contains it.
+
+No text contains the secret of a JAAS configuration either.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ PARSERS: dict[str, Callable[[Mapping[str, str]], Any]] = {
 
 @pytest.fixture
 def references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
-    """Ways to give the secret by reference."""
+    """Return the ways to give the secret by reference."""
     monkeypatch.setenv("TEST_PASSWORD", SECRET)
     (tmp_path / "x.properties").write_text(f"password={SECRET}\n")
     (tmp_path / "jaas").write_text(f'{SCRAM} required username="u" password="{SECRET}";\n')
@@ -113,7 +116,7 @@ def test_texts_hold_no_secret_that_was_read_or_taken_apart(
     for options in (*references.values(), *LITERAL.values()):
         properties = properties_of(parse({**BASE, **READ, **options}))
         config = connecting(properties)
-        # Also where only the properties as the user wrote them are at hand.
+        # `redact` must also work with the properties as the user wrote them.
         assert redact(f"login of u with {SECRET}!", properties) == "login of u with [redacted]!"
         with pytest.raises(OptionError) as error:
             open_consumer({**config, "no.such.property": SECRET}, {})
@@ -199,7 +202,7 @@ def test_our_own_connections_take_javas_stores_as_far_as_they_can() -> None:
 
 
 def test_librdkafka_takes_javas_settings() -> None:
-    """As they stand in many a file, whatever the case of the protocol."""
+    """Many files contain these settings.  The case of the protocol does not matter."""
     for protocol in ("SASL_PLAINTEXT", "sasl_plaintext"):
         properties = {
             "security.protocol": protocol,

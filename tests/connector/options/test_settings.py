@@ -1,4 +1,4 @@
-"""Options: what is accepted, what is refused, and how the refusal reads."""
+"""Options: which ones are valid, which ones are refused, and the message of the refusal."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_kafka_properties_pass_without_their_prefix() -> None:
     ],
 )
 def test_what_is_given_is_looked_at_before_what_is_missing(options: dict[str, str], wrong: str) -> None:
-    """Spark's own suites give their bad options alone, without the address of a cluster."""
+    """Spark's own test suites pass a bad option alone, without the address of a cluster."""
     with pytest.raises(OptionError) as raised:
         parse(options)
     assert raised.value.option == wrong
@@ -142,7 +142,7 @@ def test_what_is_wrong_and_what_to_write(given: dict[str, str | None], expected:
 def test_drain_timeout_stays_below_a_max_poll_interval_that_is_set_alone(
     interval_ms: int, drain_timeout_ms: int
 ) -> None:
-    """Regression: kafka.max.poll.interval.ms=60000 was refused, for a drainTimeoutMs that nobody had set."""
+    """Regression: the source refused kafka.max.poll.interval.ms=60000 because of the default drainTimeoutMs."""
     group = settings(**{"kafka.max.poll.interval.ms": str(interval_ms)}).group
     assert group.drain_timeout_s == drain_timeout_ms / 1000
 
@@ -314,7 +314,7 @@ def test_how_long_a_batch_waits() -> None:
 
 @pytest.mark.parametrize("name", [o.name for o in OPTIONS if o.kind.startswith("duration")])
 def test_every_wait_is_written_like_the_others(name: str) -> None:
-    """Regression: drainTimeoutMs=30s was refused, and maxTriggerDelay=30s was not."""
+    """Regression: the source refused drainTimeoutMs=30s, but accepted maxTriggerDelay=30s."""
     (option,) = (option for option in OPTIONS if option.name == name)
     assert [option.value(text) for text in ("30s", "30000", "30 seconds", "0.5m", "30000ms")] == [30_000] * 5
 
@@ -362,7 +362,7 @@ def test_how_often_to_look_for_topics_and_partitions(given: dict[str, str], seco
 
 @pytest.mark.parametrize("method", [{}, {"kafka.sasl.oauthbearer.method": "default"}])
 def test_tokens_that_only_a_callback_could_give_are_refused(method: dict[str, str]) -> None:
-    """librdkafka would open its clients, and wait."""
+    """Otherwise librdkafka would open its clients, and wait."""
     login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER", **method}
     with pytest.raises(OptionError, match=r"kafka\.sasl\.oauthbearer\.method.*for ever.* Write oidc.*provider"):
         parse({**REQUIRED, **login})

@@ -1,10 +1,15 @@
-"""Ends source processes with SIGTERM at each line that their main thread runs, and tells where a member stays behind.
+"""Send SIGTERM to source processes at each line of their main thread, and report where a member stays behind.
 
     python -m tests.connector.query.endings FOLDER
 
-Prints one JSON object: how many points there are, at how many of them the member had come as far as the group, and
-those at which it was left there.  Each point has a process of its own, a fork of one without threads.  What Spark's
-runner does around the reader is in :func:`source_process`.
+The command prints one JSON object:
+
+- ``points``: the number of points;
+- ``joined``: the number of points at which the member had already joined the group;
+- ``stayed``: the points at which the member stayed in the group.
+
+Each point has its own process, a fork of a process without threads.  :func:`source_process` does what Spark's runner
+does around the reader.
 """
 
 from __future__ import annotations
@@ -36,7 +41,7 @@ TRACED = {module.__file__ for module in (stream_reader, stream_reader_42, query,
     __file__
 }
 
-# They wait for one another's threads most of the time.
+# The threads of a process mostly wait for each other, so many processes can run at once.
 AT_ONCE = 12
 
 Place = tuple[str, int, str]
@@ -54,7 +59,7 @@ class Cluster(FakeOffsets):
 
 
 class NotedMember(FakeMember):
-    """Notes in a file when it joins and when it leaves."""
+    """Writes to a file when it joins and when it leaves."""
 
     notes: Path
 
@@ -88,11 +93,11 @@ def note(file: Path, what: str) -> None:
 
 
 def source_process() -> None:
-    """Do what Spark's runner does with a reader, until Spark goes away: the first calls of a new query."""
+    """Make the first calls of a new query, as Spark's runner does until Spark goes away."""
     options = {
         "kafka.bootstrap.servers": "127.0.0.1:1",
         "kafka.group.id": "g",
-        "kafka.group.instance.id": "i",  # leaves without asking the cluster whether it may
+        "kafka.group.instance.id": "i",  # a static member leaves without a question to the cluster
         "subscribe": "t",
     }
     # Deliberate: the first batch is empty.  There is no cluster to plan another one.
@@ -136,12 +141,12 @@ def forked(notes: Path, visit: Callable[[Place], None]) -> int:
     NotedMember.notes = notes
     with contextlib.suppress(SystemExit):
         traced(source_process, visit)
-    atexit._run_exitfuncs()  # the end of an interpreter, which threads that are daemons do not outlive
+    atexit._run_exitfuncs()  # as at the end of an interpreter, which daemon threads do not outlive
     os._exit(0)
 
 
 def ended_at(point: int, notes: Path) -> int:
-    """Start a source process that is ended at a point."""
+    """Start a source process that ends at this point."""
     before = iter(range(point))
 
     def visit(_: Place) -> None:
@@ -152,12 +157,12 @@ def ended_at(point: int, notes: Path) -> int:
 
 
 def noted(notes: Path) -> list[str]:
-    """Return what a member has noted."""
+    """Return what a member has written."""
     return notes.read_text().split() if notes.exists() else []
 
 
 def main(folder: Path) -> dict[str, Any]:
-    """Find the points, each place once, and end a source process at each of them."""
+    """Find each place once, and end a source process there."""
     for module, name, stand_in in (
         (membership, "GroupOffsets", Cluster),
         (rebalances, "Member", NotedMember),

@@ -1,4 +1,4 @@
-"""A group and logs that do what the test says, in place of a membership and a watch."""
+"""A fake group and fake logs that the test controls, in place of a membership and a watch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLICY = StartPolicy(group_id="etl", default=StartingOffset.EARLIEST, explicit={
 
 
 class FakeGroup:
-    """A membership whose state is what the test makes it; time passes only where the query waits."""
+    """A membership whose state the test sets.  Time passes only where the query waits."""
 
     def __init__(self, now: SimpleNamespace) -> None:
         self.now = now
@@ -62,7 +62,7 @@ class FakeGroup:
         return condition(self.state)
 
     def is_stable(self, owned: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> bool:
-        """Answer as the group does: for what this member has by the end of the question."""
+        """Answer as the group does: for the partitions that this member owns when the answer arrives."""
         self.asked_settled.append(set(partitions))
         if self.assigned_while_asked is not None:
             self.own(self.assigned_while_asked)
@@ -78,14 +78,14 @@ class FakeGroup:
         self.noted.append({**reasons})
 
     def change_logs(self, partitions: Collection[TopicPartition], change: LogChange) -> None:
-        """Decide at once: what was created again is read from its beginning, what was deleted not at all."""
+        """Decide at once: start new logs at their beginning, and remove deleted ones from the state."""
         self.changed.append((set(partitions), change))
         kept = {tp: p.position or 0 for tp, p in self.state.owned.items() if tp not in partitions}
         self.own(kept if change is LogChange.DELETED else kept | dict.fromkeys(partitions, 0))
 
 
 class FakeWatch:
-    """Logs that end where the test says; changes are told once."""
+    """Logs with ends that the test sets.  Reports each change once."""
 
     def __init__(self) -> None:
         self.ends: dict[TopicPartition, Offset] = {}

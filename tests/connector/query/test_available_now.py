@@ -1,4 +1,4 @@
-"""A run with availableNow, with a group and logs that do what the test says."""
+"""A run with availableNow, with a group and logs that the test controls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Run:
         self.target = {tp: Offset(end) for tp, end in target.items()}
         self.group = FakeGroup(now)
         self.watch = FakeWatch()
-        self.watch.ends = {tp: Offset(end + 50) for tp, end in target.items()}  # more has come since
+        self.watch.ends = {tp: Offset(end + 50) for tp, end in target.items()}  # more records have come since
         self.planner = AvailableNow(SETTINGS, cast(LogWatch, self.watch), self.target)
 
     def plan(self, *, always: bool = False) -> BatchOffset | None:
@@ -40,7 +40,7 @@ class Run:
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The time that the run sees."""
+    """Fake the time that the run sees."""
     made = SimpleNamespace(s=1000.0)
     fake = SimpleNamespace(monotonic=lambda: made.s)
     monkeypatch.setattr(available_now, "time", fake)
@@ -68,7 +68,7 @@ def test_a_run_ends_when_its_share_is_read_and_the_group_has_settled(run: Run) -
 
 
 def test_an_empty_first_assignment_is_not_taken_for_nothing_to_read(run: Run) -> None:
-    """Cooperative joins begin with one."""
+    """Cooperative joins begin with an empty assignment."""
     run.group.assigned_later = [{}, {}, {A: 0, B: 0}]
     assert run.plan() is END
     assert run.group.planned == [{A: "[0, 10)", B: "[0, 20)"}]
@@ -83,7 +83,7 @@ def test_a_run_that_has_read_its_share_waits_for_what_others_give_back(run: Run)
 
 @pytest.mark.parametrize("always", [False, True])
 def test_first_partitions_that_come_while_the_group_is_asked_are_read(run: Run, always: bool) -> None:
-    """The group answers for them, while the query has looked at nothing yet."""
+    """The group's answer covers these partitions, but the query has not polled them yet."""
     run.group.assigned_while_asked = {A: 0, B: 5}
     assert run.plan(always=always) is END
     assert run.group.planned == [{A: "[0, 10)", B: "[5, 20)"}]
@@ -97,7 +97,7 @@ def test_partitions_that_are_added_while_the_group_is_asked_are_read(run: Run) -
 
 
 def test_partitions_that_come_while_the_last_batch_is_committed_are_read(run: Run) -> None:
-    """Regression: two runs that exchanged partitions just then both ended, and left one unread."""
+    """Regression: two runs that exchanged partitions at this moment both ended, and left one partition unread."""
     run.group.own({A: 10})
     owned = {A: run.group.state.owned[A].stored(Offset(5))}
     run.group.state = replace(run.group.state, owned=owned)
@@ -133,7 +133,7 @@ def test_a_run_whose_pattern_matches_no_topic_ends_without_a_group(now: SimpleNa
 def test_a_run_that_is_given_no_partition_in_a_settled_group_is_an_error_after_5_s(
     run: Run, now: SimpleNamespace, restarted: bool, always: bool
 ) -> None:
-    """Also one that was restarted: what former runs have read says nothing about this one."""
+    """This includes a restarted run: the reads of former runs prove nothing for this one."""
     if restarted:
         run.group.state = replace(run.group.state, processed={A: ProcessedOffset(Offset(5), None, None, "l")})
     with pytest.raises(NoPartitionsError, match="'etl'"):
@@ -146,7 +146,7 @@ def test_a_run_that_is_given_no_partition_in_a_settled_group_is_an_error_after_5
 def test_a_run_to_which_the_group_never_says_anything_is_an_error_as_soon(
     run: Run, now: SimpleNamespace, always: bool
 ) -> None:
-    """Under KIP-848 a member that is given nothing is told nothing."""
+    """Under KIP-848, a member without partitions gets no message."""
     run.group.answers = False
     with pytest.raises(NoPartitionsError, match="'etl'"):
         run.plan(always=always)
@@ -179,7 +179,7 @@ def test_a_group_that_does_not_settle_is_an_error_in_the_end(run: Run, now: Simp
 
 
 def test_a_log_that_was_created_again_gets_a_new_target(run: Run) -> None:
-    """It is read up to where it ended when that was found."""
+    """The run reads the new log up to the end that it had when the run noticed the change."""
     run.group.own({A: 3, B: 20})
     run.watch.ends[A] = Offset(7)
     run.watch.changes = [Changes(recreated={"orders"})]

@@ -1,4 +1,4 @@
-"""When a batch waits for more, on a clock that the test moves."""
+"""When a batch waits for more records, with a clock that the test moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the source process says of the batch in flight, and whether the group has certainly begun a partition."""
+"""The source process's report on the batch in flight, and whether the group has certainly begun a partition."""
 
 from __future__ import annotations
 

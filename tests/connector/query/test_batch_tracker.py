@@ -1,4 +1,4 @@
-"""Signals that a batch is finished, and the warning where there are none."""
+"""Signals that a batch is finished, and the warning if no such signal comes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicParti
 from pyspark_kafka_group.query.batch_tracker import BatchTracker
 
 CHECKPOINT = Path(__file__).parents[2] / "offsets" / "checkpoints" / "v1"
-"""Written by Spark; see `tests/offsets/make_checkpoints.py`."""
+"""Spark has written it.  See `tests/offsets/make_checkpoints.py`."""
 
 FINISHED = BatchOffset.from_json(json.loads((CHECKPOINT / "offsets" / "1").read_text().split("\n")[2]))
 LOGGED = BatchOffset.from_json(json.loads((CHECKPOINT / "offsets" / "2").read_text().split("\n")[2]))
@@ -33,7 +33,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 class FakeGroup:
-    """What `BatchTracker` needs of a membership: a state, and somebody to tell."""
+    """The parts of a membership that `BatchTracker` needs: a state, and a method for finished batches."""
 
     def __init__(self, batch: BatchOffset | None, phase: Phase = Phase.DRAINING) -> None:
         self.state = State(
@@ -68,7 +68,7 @@ def tracker(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[..., BatchTra
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    """The same checkpoint with offsets as they are written now."""
+    """Return the same checkpoint, with offsets in the current format."""
     target = tmp_path / "checkpoint"
     shutil.copytree(CHECKPOINT, target)
     for path in (target / "offsets").glob("[0-9]*"):
@@ -163,7 +163,7 @@ def test_looking_is_harmless_whatever_is_there(
 
 
 def rounds(tracker: BatchTracker, clock: list[float], *gaps_s: float) -> None:
-    """Let Spark plan a batch and come back so much later, again and again."""
+    """Let Spark plan a batch and return after each of these gaps."""
     for gap_s in gaps_s:
         tracker.called()
         tracker.planned()

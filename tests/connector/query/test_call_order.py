@@ -1,4 +1,4 @@
-"""The calls of Spark 4.0 and 4.1 reach the query as those of Spark 4.2 do, wherever the query is killed.
+"""The query gets the same calls from Spark 4.0 and 4.1 as from Spark 4.2, wherever it is killed.
 
 Both engines below make the calls that were logged on 4.0.1, 4.1.1 and 4.3.0, in that order.  Each call and each write
 to the checkpoint is a step, and a run may end after any step.
@@ -21,7 +21,7 @@ START = INITIAL.to_json()
 
 
 class Checkpoint:
-    """Spark's logs, with what the source has said until now."""
+    """Spark's logs, with the offsets that the source has returned so far."""
 
     def __init__(self) -> None:
         self.offsets: list[Json] = []
@@ -36,7 +36,7 @@ class Checkpoint:
 
 
 class FakeQuery:
-    """Notes its calls.  ``news`` says which polls find something to read."""
+    """Records its calls.  ``news`` decides which polls find something to read."""
 
     def __init__(self, checkpoint: Checkpoint, news: Iterator[bool]) -> None:
         self.checkpoint = checkpoint
@@ -61,7 +61,7 @@ class FakeQuery:
 
 
 class OlderReader:
-    """What :class:`~pyspark_kafka_group.stream_reader_40.OlderStreamReader` does."""
+    """Makes the same calls as :class:`~pyspark_kafka_group.stream_reader_40.OlderStreamReader`."""
 
     def __init__(self, query: FakeQuery) -> None:
         self._query = query
@@ -81,7 +81,7 @@ class OlderReader:
 
 
 def older_spark(checkpoint: Checkpoint, query: FakeQuery, *, scans: bool) -> Iterator[None]:
-    """Run as Spark 4.0 and 4.1 do, a step at a time."""
+    """Run as Spark 4.0 and 4.1 do, one step at a time."""
     reader = OlderReader(query)
     if checkpoint.offsets:
         newest = checkpoint.offsets[-1]
@@ -107,7 +107,7 @@ def older_spark(checkpoint: Checkpoint, query: FakeQuery, *, scans: bool) -> Ite
 
 
 def newer_spark(checkpoint: Checkpoint, query: FakeQuery, *, scans: bool) -> Iterator[None]:
-    """Run as Spark 4.2 and newer do, a step at a time."""
+    """Run as Spark 4.2 and newer do, one step at a time."""
     while True:
         if not checkpoint.unfinished:
             query.triggers += 1
@@ -133,10 +133,10 @@ STEPS = 14
 
 
 def runs(engine: Any, news: tuple[bool, ...], kills: tuple[int, ...], *, scans: bool) -> list[list[Any]]:
-    """Return the calls of three runs over one checkpoint: two that are killed after so many writes and calls, and one.
+    """Return the calls of three runs over one checkpoint.
 
-    A run is killed before its query sees the next call.  Naming the newest batch is no call to the query, so the kills
-    count what reaches the query or the checkpoint.
+    The first two runs are killed after this many writes and calls.  A run dies before its query sees the next call.
+    Naming the newest batch is no call to the query, so the kills count only what reaches the query or the checkpoint.
     """
     checkpoint, found = Checkpoint(), []
     polls = itertools.cycle(news)
@@ -157,14 +157,14 @@ def test_a_query_sees_the_same_calls_wherever_it_is_killed(news: tuple[bool, ...
 
 
 def test_a_batch_that_needs_no_partitions_is_finished_with_the_next_trigger_too() -> None:
-    """Spark asks for the partitions of each batch in all runs that were logged.  Nothing depends on it."""
+    """In all logged runs, Spark asks for the partitions of each batch.  But the query does not depend on it."""
     for kills in itertools.product(range(STEPS), repeat=2):
         found = runs(older_spark, (True,), kills, scans=False)
         assert found[-1][-1] >= 2, (kills, "the third run does not go on")
 
 
 def test_a_batch_is_planned_once_if_spark_asks_for_a_report() -> None:
-    """As with triggerAvailableNowWrapper, whose second latestOffset is a report that Spark drops."""
+    """triggerAvailableNowWrapper does this: its second latestOffset is a report that Spark drops."""
     checkpoint = Checkpoint()
     query = FakeQuery(checkpoint, itertools.repeat(True))
     reader = OlderReader(query)

@@ -1,4 +1,4 @@
-"""Whether the logs are still the ones that were read: what is asked for, when, and what follows from the answers."""
+"""Check whether the logs are still the ones that were read: the requests, their times, and the conclusions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def position(offset: int = 5, leader_epoch: int | None = 4, topic_id: str | None
 
 
 class Cluster:
-    """Answers the inspection, and looks like one that has nothing new: everything is at its end."""
+    """Answers the inspection.  At first all positions are at the ends of their logs, so nothing is new."""
 
     def __init__(self, *partitions: TopicPartition) -> None:
         self.plannable: dict[TopicPartition, Position] = dict.fromkeys(partitions, position())
@@ -56,7 +56,7 @@ class Cluster:
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The time that the inspection sees; it stands still."""
+    """Fake the time that the inspection sees.  It stands still."""
     now = SimpleNamespace(s=1000.0)
     monkeypatch.setattr(log_inspection, "time", SimpleNamespace(monotonic=lambda: now.s))
     return now
@@ -67,7 +67,7 @@ def cluster() -> Cluster:
     return Cluster(A, B)
 
 
-# -- when ids are asked for
+# -- when the inspection requests ids
 
 
 def test_without_news_nothing_is_asked(cluster: Cluster) -> None:
@@ -78,7 +78,7 @@ def test_without_news_nothing_is_asked(cluster: Cluster) -> None:
 
 
 def test_before_each_batch_the_ids_are_compared(cluster: Cluster) -> None:
-    """Also twice within the same second: a batch of another log must not be planned at all."""
+    """This holds twice within one second, because the query must never plan a batch of another log."""
     assert cluster.inspect(news=True) == NOTHING
     assert cluster.inspect(news=True) == NOTHING
     assert cluster.asked_ids == [{"orders"}] * 2
@@ -93,7 +93,7 @@ def many() -> Cluster:
 def test_with_more_than_2000_partitions_ids_are_not_asked_for_with_each_batch(
     many: Cluster, clock: SimpleNamespace
 ) -> None:
-    many.ids = None  # on their way
+    many.ids = None  # the answer is on its way
     assert many.inspect(news=True) == NOTHING
     assert many.inspect(news=True) == NOTHING
     assert many.asked_ids == [{"orders"}]
@@ -143,7 +143,7 @@ def test_a_log_that_ends_below_the_position_is_asked_about_at_once(cluster: Clus
 
 
 def missing(cluster: Cluster) -> None:
-    """Let brokers not know the topic any more."""
+    """Let the brokers forget the topic."""
     cluster.ids = {}
     cluster.ends.clear()
     cluster.leader_epochs.clear()
@@ -193,7 +193,7 @@ def test_one_topic_that_is_deleted_does_not_hold_up_the_others(clock: SimpleName
 
 
 def test_a_partition_without_an_end_is_asked_about_once_a_second(cluster: Cluster, clock: SimpleNamespace) -> None:
-    """Its broker may just be away."""
+    """Its broker may be away for a moment."""
     del cluster.ends[B]
     for _ in range(3):
         assert cluster.inspect() == NOTHING
@@ -223,7 +223,7 @@ def test_a_log_that_ends_below_the_position_for_10_s_and_is_still_the_same_was_t
 def test_an_end_that_goes_back_for_a_moment_under_the_same_leader_epoch_is_no_loss(
     cluster: Cluster, clock: SimpleNamespace
 ) -> None:
-    """Regression: brokers that hand a partition over tell an older end for a moment, and the query ended."""
+    """Regression: the query ended, because brokers that hand over a partition report an older end for a moment."""
     for _ in range(3):
         cluster.ends[A] = Offset(4)
         assert cluster.inspect() == Changes(unsure={A})
@@ -236,7 +236,7 @@ def test_an_end_that_goes_back_for_a_moment_under_the_same_leader_epoch_is_no_lo
 def test_a_leader_epoch_that_has_gone_back_for_a_minute_is_that_of_a_restored_cluster(
     cluster: Cluster, clock: SimpleNamespace
 ) -> None:
-    """Regression: such a partition was held back for ever, without a word."""
+    """Regression: the query held back such a partition for ever, without a message."""
     cluster.leader_epochs[A] = LeaderEpoch(3)
     cluster.ends[A] = Offset(9)
     assert cluster.inspect(news=True) == Changes(unsure={A})
@@ -273,7 +273,10 @@ def test_a_log_under_a_later_leader_that_belongs_to_another_topic_was_not_trunca
 
 
 def test_an_end_that_a_former_leader_has_told_is_not_believed(cluster: Cluster) -> None:
-    """It does not know yet that it was replaced; what it has may be truncated, and not be what it says."""
+    """A former leader does not know that it was replaced.
+
+    Its log may have been truncated, so its answer may be wrong.
+    """
     cluster.ends[A] = Offset(4)
     cluster.leader_epochs[A] = LeaderEpoch(3)
     assert cluster.inspect(news=True) == Changes(unsure={A})
@@ -298,7 +301,7 @@ def test_where_leader_epochs_are_not_known_only_the_ends_tell(cluster: Cluster, 
     assert cluster.asked_epochs == []
 
 
-# -- nobody answers
+# -- no broker answers
 
 
 @pytest.mark.parametrize("strange", [False, True])
@@ -320,11 +323,11 @@ def test_if_nobody_answers_at_all_nothing_is_deleted(cluster: Cluster, clock: Si
     assert cluster.strange
 
 
-# -- what must not be said again and again
+# -- reports that must not repeat
 
 
 def test_an_end_below_a_position_that_was_confirmed_is_told_once(cluster: Cluster, clock: SimpleNamespace) -> None:
-    """Under read_committed the end is before an open transaction, and the group may have been set behind it."""
+    """Under read_committed, the end is before an open transaction.  The group's offset may be after it."""
     cluster.ends[A] = Offset(4)
     cluster.inspect()
     clock.s += 10

@@ -1,4 +1,4 @@
-"""How often log ends are looked at, and who is asked whether they belong to the same logs."""
+"""How often the watch polls log ends, and whom it asks whether they belong to the same logs."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ TP, CLICKS = TopicPartition("orders", 0), TopicPartition("clicks", 0)
 
 
 class Leaders:
-    """Answers in place of the leaders."""
+    """Answers for the leaders."""
 
     def __init__(self, ends: Sequence[int]) -> None:
         self.ends_now = {TopicPartition("orders", n): Offset(end) for n, end in enumerate(ends)}
@@ -146,7 +146,7 @@ NOTHING = Changes()
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The time that the watch sees; it stands still."""
+    """Fake the time that the watch sees.  It stands still."""
     now = SimpleNamespace(s=1000.0)
     fake = SimpleNamespace(monotonic=lambda: now.s, process_time=lambda: 0.0, thread_time=lambda: 0.0)
     monkeypatch.setattr(log_watch, "time", fake)
@@ -243,7 +243,7 @@ def test_closing_closes_the_connections(watching: Watching) -> None:
 def test_a_partition_without_a_leader_is_named_and_its_last_end_stays(
     watching: Watching, clock: SimpleNamespace
 ) -> None:
-    """Regression: it fell out of the lag, which sank while nothing was read."""
+    """Regression: the partition disappeared from the lag, so the lag sank while the query read nothing."""
     logs, leaders = watching(77)
     leaders.ends_now[CLICKS] = Offset(77)
     logs.look([TP, CLICKS])
@@ -260,7 +260,7 @@ def test_a_partition_without_a_leader_is_named_and_its_last_end_stays(
 def test_a_leader_that_does_not_tell_where_an_epoch_ends_is_named_with_its_error(
     watching: Watching, clock: SimpleNamespace
 ) -> None:
-    """Regression: the error was dropped, and the partition held back without a word."""
+    """Regression: the query dropped the error, and held back the partition without a message."""
     logs, leaders = watching(77)
     leaders.leader_epochs = {TP: LeaderEpoch(5)}
     leaders.epoch_errors = {TP: "FENCED_LEADER_EPOCH"}
@@ -316,7 +316,7 @@ def test_a_log_under_a_later_leader_is_compared_with_it(watching: Watching, cloc
 def test_a_topic_that_was_created_again_with_fewer_partitions_is_not_taken_for_deleted(
     watching: Watching, clock: SimpleNamespace
 ) -> None:
-    """Brokers do not know its last partitions any more; its id tells the rest."""
+    """The brokers do not have its last partitions, but its id shows that it exists."""
     logs, leaders = watching(5)
     plannable = {**at(3), **at(3, 3, topic="clicks")}
     leaders.ids = {"orders": "first", "clicks": "second"}

@@ -1,4 +1,4 @@
-"""How a batch is cut out of what there is to read."""
+"""How the query cuts a batch out of the records that it can read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def at(*positions: int) -> Plannable:
 
 
 def under(*leader_epochs: int | None, offset: int = 5) -> Plannable:
-    """Positions whose logs were looked at under these leaders."""
+    """Return positions whose logs were polled under these leader epochs."""
     return {
         tp(n): Position(EPOCH, Offset(offset), None if epoch is None else LeaderEpoch(epoch), "id")
         for n, epoch in enumerate(leader_epochs)
@@ -48,7 +48,7 @@ def ranges(plannable: Plannable, ends: dict[TopicPartition, Offset], limit: int 
     return {tp.partition: str(planned.range) for tp, planned in plan(plannable, ends, {}, limit).items()}
 
 
-# -- which logs they are
+# -- which logs the positions belong to
 
 
 def test_a_topic_with_another_id_than_that_of_a_position_was_created_again() -> None:
@@ -68,7 +68,7 @@ def test_positions_under_a_former_leader_have_to_be_compared_with_the_log() -> N
 
 
 def test_positions_behind_which_librdkafka_tells_of_records_have_to_be_compared_with_the_log() -> None:
-    """It does not tell leader epochs.  Where there is nothing to read, nothing depends on it."""
+    """librdkafka reports no leader epochs.  A partition without new records does not need the comparison."""
     plannable = {**under(4, 4, None)}
     ends = {tp(n): Offset(plannable[tp(n)].offset + n) for n in range(3)}
     assert to_validate(plannable, ends, {}) == {tp(1): 4}
@@ -85,7 +85,7 @@ def test_a_log_that_ends_below_the_position_was_truncated() -> None:
 
 
 def test_a_log_whose_leader_epoch_ends_below_the_position_was_truncated_however_long_it_is() -> None:
-    """What stands there now are other records."""
+    """The log now contains other records there."""
     assert truncated(under(4, 4, 4), ends(9, 9, 9), ends(4, 5, 6)) == {tp(0)}
 
 
@@ -123,7 +123,7 @@ def test_a_small_backlog_beside_a_large_one_does_not_starve() -> None:
 
 
 def test_shares_are_rounded_as_in_sparks_own_source() -> None:
-    """It multiplies the limit by the fraction, which is 28.999999999999996 here: batches are the same there."""
+    """Spark's own source multiplies the limit by the fraction, here 28.999999999999996.  So the batches are equal."""
     assert ranges(at(0, 0), ends(58, 42), limit=50) == {0: "[0, 28)", 1: "[0, 21)"}
 
 

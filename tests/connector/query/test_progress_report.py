@@ -1,4 +1,4 @@
-"""What the query's progress shows of the group."""
+"""The part of a query's progress that describes the group."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ ENDS = {tp(10): Offset(100), tp(2): Offset(5), tp(3): Offset(30), tp(9): Offset(
 
 
 def test_each_owned_partition_is_shown_where_it_belongs() -> None:
-    """A log that ends below the position has no negative lag; what is not owned is not shown."""
+    """A log that ends below the position has no negative lag.
+
+    The report omits partitions that the member does not own.
+    """
     assert partitions_report(STATE, ENDS) == {
         "assigned": {"orders": {"2": 7, "10": 50}, "other": {"0": None}},
         "draining": {"orders": {"3": 20}},

@@ -1,4 +1,4 @@
-"""A query as Spark's runner drives it, JSON in and JSON out, on librdkafka's mock cluster (which has no topic ids)."""
+"""Drive a query as Spark's runner does, with JSON, on librdkafka's mock cluster (which has no topic ids)."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ OPTIONS = {
 
 
 class Spark:
-    """Calls the query like Spark's runner, through JSON text."""
+    """Calls the query as Spark's runner does, with JSON text."""
 
     def __init__(self, query: Query) -> None:
         self.query = query
         self.offset = json.dumps(INITIAL.to_json())
 
     def poll(self) -> bool:
-        """Ask for the next batch; tell whether there is one."""
+        """Ask for the next batch, and return whether there is one."""
         start = json.loads(self.offset)
         answer = self.query.latest_offset(start, None)
         if answer is start:
@@ -67,7 +67,7 @@ class Spark:
         return True
 
     def ranges(self) -> dict[int, str]:
-        """Return what the batch reads."""
+        """Return the ranges of the batch."""
         running = self.query.running_ranges(json.loads(self.logged), json.loads(self.offset))
         return {tp.partition: str(r) for tp, r in running.items()}
 
@@ -131,7 +131,7 @@ def test_batches_follow_each_other_without_a_gap(spark: Spark, produce: Produce)
 
 
 def test_what_a_batch_says_of_its_partitions_stays_when_they_have_left(spark: Spark, produce: Produce) -> None:
-    """Regression: an offset table ended the query, because the batch no longer knew what was finished before it."""
+    """Regression: an offset table ended the query, because the batch had lost the finished offsets before it."""
     produce(0)
     spark.wait_for_batch()
     before = spark.query._batch_report(json.loads(spark.offset))
@@ -196,7 +196,7 @@ def test_the_process_can_be_stopped_while_a_call_waits(spark: Spark, monkeypatch
 def test_a_signal_that_comes_while_the_group_thread_starts_lets_the_member_leave(
     spark: Spark, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """Regression: an exception went through the start of a thread that was about to join, and nobody knew of it."""
+    """Regression: an exception interrupted the start of a thread that was about to join, and the query lost it."""
     start = threading.Thread.start
     interrupted: list[bool] = []
 
@@ -207,7 +207,7 @@ def test_a_signal_that_comes_while_the_group_thread_starts_lets_the_member_leave
         with monkeypatch.context() as patched:
             if when == "after":
                 start(thread)
-                patched.setattr(thread, "is_alive", lambda: False)  # as long as the starting thread has not seen it
+                patched.setattr(thread, "is_alive", lambda: False)  # until the starting thread sees it
             interrupted.append(spark.query.interrupt())
         if when == "before":
             start(thread)
@@ -221,7 +221,7 @@ def test_a_signal_that_comes_while_the_group_thread_starts_lets_the_member_leave
 
 
 def others(*client_ids: str) -> Callable[[GroupOffsets], GroupDescription]:
-    """What a group says whose members have a partition of the topic; the mock cannot be asked."""
+    """Return a group whose members have a partition of the topic.  The mock cluster cannot describe groups."""
     members = tuple(
         GroupMember(
             member_id=name,
@@ -253,7 +253,7 @@ def test_a_query_joins_after_an_empty_batch_if_others_read_its_topics(
 
 
 def offset_log(checkpoint: Path, *begins_s: float) -> None:
-    """Write what the rule reads of an offset log: when each batch began."""
+    """Write the parts of an offset log that the rule reads: the time at which each batch began."""
     (checkpoint / "offsets").mkdir(parents=True)
     for number, begin_s in enumerate(begins_s):
         metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": int(begin_s * 1000), "conf": {}})
@@ -269,7 +269,7 @@ def test_a_restart_does_not_warm_up_if_that_would_cost_a_long_trigger(
     begins_s: tuple[float, ...],
     warms_up: bool,
 ) -> None:
-    """Regression: with a trigger of an hour, each start beside other members read nothing for an hour."""
+    """Regression: with a trigger of an hour, each query that started beside other members read nothing for an hour."""
     produce(0)
     monkeypatch.setattr(GroupOffsets, "describe", others("one"))
     known = {TopicPartition("orders", n): CommittedOffset(Offset(0), None, "") for n in (0, 1)}
@@ -301,7 +301,7 @@ def test_a_warm_up_that_has_cost_a_long_trigger_is_reported(
 def test_a_query_that_has_nothing_to_wait_for_joins_at_once(
     spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    """``undecided``: it is to decide where a partition starts, and `latest` must not be later than its first batch."""
+    """``undecided``: the query decides where a partition starts.  `latest` must not be later than its first batch."""
     produce(0)
 
     def unknown(_: GroupOffsets) -> GroupDescription:
@@ -327,7 +327,7 @@ def test_a_query_that_has_nothing_to_wait_for_joins_at_once(
 def test_calls_are_short_while_the_query_runs_batches_of_its_other_sources(
     spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They would wait for this source, which has nothing."""
+    """Otherwise the other sources would wait for this one, which has nothing to read."""
     spark.wait_for_batch()
     assert not spark.poll()
     monkeypatch.setattr(stream_planner, "_CALL_S", PATIENCE_S)
@@ -372,17 +372,17 @@ def test_the_report_of_an_idle_query_is_not_made_anew(spark: Spark, produce: Pro
 
 
 def test_plans_do_not_set_off_the_search_for_cyclic_garbage(spark: Spark, produce: Produce) -> None:
-    """A plan for 10,000 partitions would be searched a hundred times while it is made."""
+    """Otherwise Python would search the plan for 10,000 partitions a hundred times while the query makes it."""
     spark.wait_for_batch()
     gc.collect()
     before = gc.get_stats()
-    kept = [[] for _ in range(20_000)]  # type: ignore[var-annotated]  # what they hold does not matter
+    kept = [[] for _ in range(20_000)]  # type: ignore[var-annotated]  # the elements do not matter
     assert gc.get_stats() == before
     assert len(kept) == 20_000
 
 
 def test_the_source_process_says_what_is_so_now(spark: Spark, produce: Produce) -> None:
-    """Spark's progress keeps what was so before the batch; on an idle topic nothing comes after it."""
+    """Spark's progress keeps the values from before the batch.  On an idle topic no newer progress follows."""
     produce(0)
     spark.wait_for_batch()
     before = spark.query.report()

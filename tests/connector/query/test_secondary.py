@@ -1,4 +1,4 @@
-"""Two sources of one query, told from two queries by the order of calls."""
+"""The order of calls shows whether two sources belong to one query or to two."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ INITIAL = INITIAL_OFFSET.to_json()
 
 
 class FakeQuery(Query):
-    """A query that plans what it is told to."""
+    """A query that plans the batch in `next`."""
 
     next: Json | None = None
     begins_empty: bool | None = None
@@ -73,7 +73,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., FakeQuery]]:
-    """Yield a maker of sources, as if each had a process of its own."""
+    """Yield a function that makes sources as if each had its own process."""
     made: list[FakeQuery] = []
     pids = iter(range(900_000, 900_100))
     monkeypatch.setattr(source_notes, "runs", lambda _pid: True)
@@ -94,7 +94,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
 
 def plan(run: FakeQuery, start: Json, end: Json | None) -> Json:
-    """Ask for a batch that the member plans so."""
+    """Ask for a batch, and let the query plan it up to ``end``."""
     run.next = end
     return run.latest_offset(start, None)
 
@@ -115,10 +115,10 @@ def test_sources_that_are_asked_one_after_the_other_may_belong_to_one_query() ->
     [
         {"pid": SECOND.pid},
         {"parent": 8},
-        {"first_at": 0.05},  # Spark creates all sources of a query first
+        {"first_at": 0.05},  # Spark first creates all sources of a query
         {"first_at": None},
         {"running": True},  # a query has one thread
-        {"calls": 2},  # it asks all sources for the first batch before it runs that
+        {"calls": 2},  # Spark asks all sources for the first batch before it runs this batch
         {"query_id": "q"},
     ],
 )
@@ -163,7 +163,10 @@ def test_patterns_share_topics_if_they_are_the_same() -> None:
 
 
 def test_a_second_source_is_refused_with_spark_4_0_and_4_1(source: Callable[..., FakeQuery]) -> None:
-    """Spark does not announce it in time: a wrong guess would be found only after it has read another query's batch."""
+    """Spark does not announce it in time.
+
+    A wrong guess would show only after the source has read another query's batch.
+    """
     first, second = source(joins=False), source(joins=False)
     assert plan(first, INITIAL, end(1)) == end(1)
     with pytest.raises(OptionError, match=r"reads one load\(\) of the group 'etl' twice"):
@@ -205,7 +208,7 @@ def test_a_batch_that_runs_again_is_the_same_on_both_sides(source: Callable[...,
 
 
 def test_a_trigger_that_runs_once_is_not_wasted(source: Callable[..., FakeQuery]) -> None:
-    """Spark does not call the second source before it asks it for the batch, so that nobody can expect it."""
+    """Spark's first call of the second source asks for the batch, so the first source cannot expect the second one."""
     first = source()
     plan(first, INITIAL, end(1))
     second = source()
@@ -229,7 +232,7 @@ def test_a_second_load_of_the_same_group_and_topics_is_refused(source: Callable[
 def test_a_source_that_spark_calls_meanwhile_belongs_to_another_query(
     source: Callable[..., FakeQuery], load: str
 ) -> None:
-    """Two queries started at the same time.  Regression: with other options the second one was refused."""
+    """Two queries start at the same time.  Regression: with other options, the second one ended with an error."""
     first, second = source(), source(load=load)
     plan(first, INITIAL, end(1))
     batch_begins = Timer(0.1, lambda: first.running_ranges(INITIAL, end(1)))
@@ -257,13 +260,13 @@ def test_a_primary_source_that_is_called_alone_belongs_to_another_query(source: 
     for wrong in (
         lambda: second.latest_offset(end(7), None),
         lambda: second.running_ranges(INITIAL, end(7)),
-        lambda: second.latest_offset(end(1), None),  # the first one was not asked for this batch
+        lambda: second.latest_offset(end(1), None),  # Spark did not ask the first source for this batch
     ):
         with pytest.raises(OptionError, match="but they belong to two queries"):
             wrong()
     first.running_ranges(INITIAL, end(1))
     with pytest.raises(OptionError, match="but they belong to two queries"):
-        second.latest_offset(end(1), None)  # its batch runs already
+        second.latest_offset(end(1), None)  # the first source's batch is running already
     first.stop()
     with pytest.raises(OptionError, match="one of them has ended"):
         second.running_ranges(INITIAL, end(1))

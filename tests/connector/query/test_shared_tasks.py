@@ -1,4 +1,4 @@
-"""A small topic does not shrink to one task without a word while the user's code takes the time."""
+"""The query logs a warning if a small topic shares one task while the user's code is slow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BY_DEFAULT = TaskSizes(min_records=10_000, shared_by_default=True)
 
 
 class Clock:
-    """Both clocks.  The wall clock begins in the middle of a second."""
+    """A fake of both clocks.  The wall clock begins in the middle of a second."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.passed_s = 0.0
@@ -38,7 +38,7 @@ def batches(
     sizes: TaskSizes = BY_DEFAULT,
     finished_after_s: float | None = None,
 ) -> None:
-    """Let Spark ask for the next batch so long after each."""
+    """Let Spark ask for the next batch after each of these times."""
     for number, length_s in enumerate(lengths_s):
         watch.planned(RANGES, pack(RANGES, sizes))
         if finished_after_s is not None:
@@ -50,7 +50,7 @@ def batches(
 
 
 def test_slow_batches_with_one_task_are_warned_of_once(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """Regression: a call of a service for each record took eight times as long, and nothing said why."""
+    """Regression: a service call for each record took eight times as long, and no message said why."""
     batches(SharedTasks(BY_DEFAULT), clock, [40, 40, 40, 40])
     (warning,) = [record.getMessage() for record in caplog.records]
     assert "etl: the last batch took 40 s. Its 8 partitions shared 1 task, because" in warning
@@ -60,10 +60,10 @@ def test_slow_batches_with_one_task_are_warned_of_once(clock: Clock, caplog: pyt
 @pytest.mark.parametrize(
     ("sizes", "lengths_s"),
     [
-        (BY_DEFAULT, [40]),  # one may have had a bad moment
+        (BY_DEFAULT, [40]),  # a single slow batch may be chance
         (BY_DEFAULT, [9, 9, 9, 9]),
         (TaskSizes(min_records=10_000), [40, 40, 40]),  # the user's own number
-        (TaskSizes(min_records=1, shared_by_default=True), [40, 40, 40]),  # nothing is shared, with minPartitions
+        (TaskSizes(min_records=1, shared_by_default=True), [40, 40, 40]),  # with minPartitions, no task is shared
     ],
 )
 def test_others_are_not(

@@ -1,4 +1,4 @@
-"""A query that goes on and on, with a group and logs that do what the test says."""
+"""A query without an end, with a group and logs that the test controls."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_log_that_may_be_another_one_is_not_planned_and_the_others_are(
 
 
 def test_all_partitions_of_a_topic_that_was_created_again_are_decided_anew(run: Run) -> None:
-    """Also those that are not looked at, because it is not known yet where they start."""
+    """This includes partitions that the query does not poll yet, because their start is unknown."""
     run.group.own({A: 3})
     resolving = Partition(Phase.RESOLVING, OwnershipEpoch(2))
     run.group.state = replace(run.group.state, owned={**run.group.state.owned, B: resolving})
@@ -84,7 +84,7 @@ def test_what_is_held_back_is_looked_at_again_and_changed_logs_are_told_meanwhil
 
 @pytest.fixture
 def idle(run: Run) -> Run:
-    """A query that has looked, and found that it has read everything."""
+    """Return a query that has polled, and has read everything."""
     run.watch.only_with_news = False
     run.group.own({A: 60, B: 70})
     assert look(run) == {}
@@ -93,7 +93,7 @@ def idle(run: Run) -> Run:
 
 
 def test_while_nothing_changes_the_logs_are_not_inspected_again(idle: Run) -> None:
-    """A look makes a new mapping of the same ends here, and a commit a new state with the same positions."""
+    """Here each poll makes a new mapping of the same ends, and each commit a new state with the same positions."""
     assert look(idle) == {}
     idle.group.own({A: 60, B: 70})
     assert look(idle) == {}
@@ -101,7 +101,7 @@ def test_while_nothing_changes_the_logs_are_not_inspected_again(idle: Run) -> No
 
 
 def test_idle_logs_are_compared_now_and_then(idle: Run) -> None:
-    """A topic that was created again with as many records as were read looks like the one before."""
+    """A topic that was created again looks like the old one if it has as many records as the query has read."""
     idle.planner._compare_at = Deadline.after(0)
     idle.watch.only_with_news = True
     idle.watch.changes = [Changes(recreated={"orders"})]
@@ -111,7 +111,7 @@ def test_idle_logs_are_compared_now_and_then(idle: Run) -> None:
 
 
 def test_another_version_is_looked_at_though_the_ends_are_the_same(idle: Run) -> None:
-    """Another leader may have told them, of a log that is another one."""
+    """The ends may come from another leader, and from another log."""
     idle.watch.version += 1
     idle.watch.changes = [Changes(truncated={A})]
     assert look(idle) == {}
@@ -125,7 +125,7 @@ def test_other_positions_are_looked_at_though_the_version_is_the_same(idle: Run)
 
 @pytest.mark.parametrize("changes", [Changes(unsure={A, B}), Changes(truncated={A}, unsure={B})])
 def test_what_was_left_out_is_read_later_though_nothing_is_new_then(run: Run, changes: Changes) -> None:
-    """Regression: where librdkafka told the same ends once more, what it had told stayed unread until more came."""
+    """Regression: if librdkafka reported the same ends again, the records stayed unread until more arrived."""
     run.group.own({A: 0, B: 5})
     run.watch.changes = [changes]
     assert look(run) == {}
@@ -136,7 +136,7 @@ def test_what_was_left_out_is_read_later_though_nothing_is_new_then(run: Run, ch
 def test_what_comes_before_a_call_returns_is_seen_by_it_where_looks_are_cheap(
     run: Run, monkeypatch: pytest.MonkeyPatch, *, pause_s: float, seen: bool
 ) -> None:
-    """Spark's processAllAvailable takes the answer of a call for that nothing is left."""
+    """If a call returns no batch, Spark's processAllAvailable concludes that nothing is left."""
     monkeypatch.setattr(stream_planner, "_CALL_S", 0.0)
     pace = Pace()
     pace.due_at = Deadline.after(pause_s)
@@ -148,8 +148,8 @@ def test_what_comes_before_a_call_returns_is_seen_by_it_where_looks_are_cheap(
 
 
 def test_the_first_batch_does_not_wait_for_what_is_held_back(run: Run) -> None:
-    """Regression: one partition without a leader kept all others waiting for a minute, without a word."""
-    run.group.answers = False  # where B starts is not known
+    """Regression: one partition without a leader delayed all others for a minute, without a message."""
+    run.group.answers = False  # the start of B is unknown
     run.group.own({A: 3})
     waited: list[float] = []
 
@@ -159,7 +159,7 @@ def test_the_first_batch_does_not_wait_for_what_is_held_back(run: Run) -> None:
             run.group.held_back = {B: "LEADER_NOT_AVAILABLE"}
         return False
 
-    run.group.wait_for_assignment = wait  # type: ignore[method-assign]  # it tells how often it was asked
+    run.group.wait_for_assignment = wait  # type: ignore[method-assign]  # counts the calls
     run.planner.begin(cast(Membership, run.group))
     assert len(waited) == 3
     assert look(run) == {A: "[3, 60)"}

@@ -1,4 +1,4 @@
-"""Tests that hold for all ways of reading run once with each."""
+"""Run a test once with each client that readers can use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.missing_tools import skip_without
 
 
 def need_native_library() -> None:
-    """Skip where there is no C compiler; fail where there is one and the library is missing all the same."""
+    """Skip the test without a C compiler.  Fail if there is a compiler, but no library."""
     if CHUNKS.library is None:
         if shutil.which("cc") is None:
             skip_without("compiler", "no C compiler: the accelerated reader cannot be here")
@@ -26,10 +26,10 @@ def need_native_library() -> None:
 
 @pytest.fixture(params=["direct", "native", "python"])
 def any_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Reads with one client after the other.
+    """Read with one client after the other.
 
-    The direct client must not leave the reading to librdkafka, except where a test is marked ``librdkafka_takes_over``:
-    there it must, or may, with ``maybe=True``.
+    The direct client must not leave the reading to librdkafka.  With the mark ``librdkafka_takes_over`` it must, and
+    with ``maybe=True`` it may.
     """
     kind: str = request.param
     CONSUMERS.close_idle()
@@ -44,13 +44,13 @@ def any_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         try:
             fall_back(client, reason)
         finally:
-            if client._librdkafka_reads or isinstance(reason, KafkaGroupError):  # else only followers were given up
+            if client._librdkafka_reads or isinstance(reason, KafkaGroupError):  # otherwise it gave up only followers
                 given_up.append(reason)
 
     monkeypatch.setattr(DirectClient, "_fall_back", note)
     marker = request.node.get_closest_marker("librdkafka_takes_over")
     if marker:
-        monkeypatch.setattr(direct_client, "_PATIENCE_S", 0.2)  # silence need not last long
+        monkeypatch.setattr(direct_client, "_PATIENCE_S", 0.2)  # shorten the wait for a silent broker
     yield kind
     CONSUMERS.close_idle()
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""Brokers in this process that answer fetches as a test says, and a client of librdkafka that only takes note."""
+"""Brokers in this process that answer fetches as a test says, and a librdkafka client that only records its calls."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Asked:
 
 @dataclass(kw_only=True)
 class Answer:
-    """What is answered for one partition, and for the whole request."""
+    """The answer for one partition, and for the whole request."""
 
     error: int = 0
     log_end: int = 0
@@ -58,18 +58,18 @@ class Answer:
 
 
 class Cluster:
-    """Brokers that share a log of one batch per entry, and answer as the test says.
+    """Brokers that share one log, and answer as the test says.  Each entry is one batch.
 
     Attributes
     ----------
     leader : Address or None
-        What the metadata says; `NO_PARTITION` if there is none.
+        The leader in the metadata.  With `NO_PARTITION`, the metadata has no partition.
     answer : callable
         Answers a request to fetch.
     asked : list of Asked
-        All such requests.
+        All requests to fetch.
     looks : int
-        How often the leader was looked for.
+        How often a client has searched for the leader.
     newest_fetch : int
         The newest version of Fetch that the brokers speak.
     """
@@ -85,21 +85,21 @@ class Cluster:
         self._lock = threading.Lock()
 
     def honest(self, asked: Asked) -> Answer:
-        """The batches from the one on that the offset is in."""
+        """Answer with the batches from the one that contains the offset."""
         rest = [batch for batch in self._batches if end_of(batch) > asked.offset]
         if not rest:
-            time.sleep(0.001)  # for as long as it was told, at other brokers
+            time.sleep(0.001)  # real brokers wait for as long as the request says
         return Answer(log_end=self._log_end, records=b"".join(rest))
 
     def connect(self, address: Address, **_more: object) -> BrokerConnection:
-        """A connection to one of the brokers."""
+        """Return a connection to one of the brokers."""
         return cast(BrokerConnection, _Connection(self, address))
 
     def fetch(self, address: Address, body: bytes, *, with_rack: bool = False) -> bytes:
         """Answer a fetch."""
         rack = None
         if with_rack:
-            # The last string, however long it is.
+            # The last string, whatever its length.
             sizes = (size for size in range(len(body)) if body[len(body) - size - 2 :].startswith(_INT16.pack(size)))
             rack = body[len(body) - next(sizes) :].decode()
         _, wait_ms, _, _, _, _, _, topics = struct.unpack_from(">iiiibiii", body)
@@ -119,7 +119,7 @@ class Cluster:
                     self.asked.append(asked)
                     answers.append((asked.tp, self.answer(asked)))
         throttle_ms = max(answer.throttle_ms for _, answer in answers)
-        if throttle_ms:  # as Kafka: such an answer is empty
+        if throttle_ms:  # like Kafka, which sends no records in such an answer
             return struct.pack(">ihii", throttle_ms, 0, 0, 0)
         found = struct.pack(">ihii", 0, 0, 0, len(answers))
         for tp, answer in answers:
@@ -132,7 +132,7 @@ class Cluster:
         return found
 
     def metadata(self, body: bytes) -> bytes:
-        """Answer who leads partition 0 of the first topic that was asked for, if any was."""
+        """Answer with the leader of partition 0 of the first topic in the request, if there is one."""
         brokers = [LEADER, OTHER]
         found = struct.pack(">ii", 0, len(brokers))
         for node, address in enumerate(brokers):
@@ -167,7 +167,7 @@ class _Connection:
         raise AssertionError(f"request {api} is not scripted")
 
     def ask(self, request: Metadata) -> ClusterMetadata:
-        """Answer who leads."""
+        """Answer with the leaders."""
         out = Writer(flexible=False)
         request.write(out, Metadata.api.oldest)
         return request.read(Reader(memoryview(self._cluster.metadata(bytes(out)))), Metadata.api.oldest)
@@ -180,7 +180,7 @@ class _Connection:
 
 
 class Librdkafka(ReaderClient):
-    """Takes note of what it is given to read, and says that all of it is read."""
+    """Records the ranges that it gets, and reports all of them as read."""
 
     def __init__(self, *, patient: bool = False, without_rack: bool = False) -> None:
         super().__init__({})
@@ -215,7 +215,7 @@ class Librdkafka(ReaderClient):
 
 
 def log_of(count: int, *, each: int = 10, **fields: Any) -> Cluster:
-    """A cluster with so many batches of `each` records."""
+    """Return a cluster with this many batches of `each` records."""
     batches = [
         batch_of([record(offset, value=b"%d" % offset) for offset in range(first, first + each)], **fields)
         for first in range(0, count * each, each)
@@ -224,21 +224,21 @@ def log_of(count: int, *, each: int = 10, **fields: Any) -> Cluster:
 
 
 def client_of(cluster: Cluster, search: SearchTimings, /, **properties: str) -> DirectClient:
-    """A client of these brokers, with a librdkafka that only takes note."""
+    """Return a client of these brokers, with a librdkafka that only records its calls."""
     config = reader_config({"bootstrap.servers": "bootstrap:1", **properties}, "etl")
     settings = direct_settings(config)
     assert settings is not None
     client = DirectClient(config, settings._replace(search=search), Librdkafka)
-    client._connect = cluster.connect  # type: ignore[assignment]  # no partial, but called in the same way
+    client._connect = cluster.connect  # type: ignore[assignment]  # not a partial, but callable in the same way
     client._search._connect = cluster.connect
     return client
 
 
 def text(value: str) -> bytes:
-    """A string of Kafka's protocol."""
+    """Return a string in Kafka's protocol."""
     return struct.pack(">h", len(value)) + value.encode()
 
 
 def end_of(batch: bytes) -> int:
-    """The offset after a batch."""
+    """Return the offset after a batch."""
     return int(struct.unpack_from(">q", batch)[0] + struct.unpack_from(">i", batch, 23)[0] + 1)

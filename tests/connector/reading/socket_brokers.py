@@ -1,4 +1,4 @@
-"""Brokers in this process that listen on loopback, answer readers, and count who is connected to them."""
+"""Brokers in this process that listen on loopback, answer readers, and count their connections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.wire.fake_broker import Asked, FakeBroker
 
 
 class _Leader(FakeBroker):
-    """One of the brokers: it tells who leads which partition, and answers fetches."""
+    """One of the brokers.  It answers with the leaders of all partitions, and answers fetches."""
 
     def __init__(self, cluster: SocketBrokers) -> None:
         self._cluster = cluster
@@ -25,18 +25,18 @@ class _Leader(FakeBroker):
 
 
 class SocketBrokers:
-    """A cluster whose partitions hold one record batch each, led by the brokers in turn.
+    """A cluster whose partitions contain one record batch each.  The brokers lead them in turn.
 
     Parameters
     ----------
     count : int
-        How many brokers.
+        The number of brokers.
     topic : str
-        Its only topic.
+        The only topic.
     partitions : int
-        How many that has.
+        The number of its partitions.
     batch : bytes
-        The record batch, which begins with offset 0; asked for any offset a broker answers with it, so moved.
+        The record batch, which begins at offset 0.  A broker moves it to any offset that a client requests.
     """
 
     def __init__(self, count: int, topic: str, partitions: int, batch: bytes) -> None:
@@ -48,30 +48,30 @@ class SocketBrokers:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The first of them."""
+        """The address of the first broker."""
         return str(self.addresses[0])
 
     @property
     def connections(self) -> dict[Address, int]:
-        """How many connections each broker has now."""
+        """The number of open connections of each broker."""
         return {broker.address: len(broker.connections) for broker in self._brokers}
 
     @property
     def connected(self) -> int:
-        """How many connections there are now."""
+        """The number of open connections."""
         return sum(self.connections.values())
 
     @property
     def accepted(self) -> int:
-        """How many connections there have been."""
+        """The number of connections since the start."""
         return sum(broker.accepted for broker in self._brokers)
 
     def leader(self, partition: int) -> Address:
-        """Who leads a partition."""
+        """Return the leader of a partition."""
         return self.addresses[partition % len(self.addresses)]
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all brokers."""
         for broker in self._brokers:
             broker.close()
 
@@ -97,7 +97,7 @@ class SocketBrokers:
             for _ in range(count):
                 partition, _, offset, _, _ = struct.unpack_from(">iiqqi", body, at)
                 at += struct.calcsize(">iiqqi")
-                # Deliberate: the base offset is not in the checksum, so the same batch may stand anywhere.
+                # Deliberate: the checksum does not cover the base offset, so the batch is valid at any offset.
                 records = struct.pack(">q", offset) + self._batch[8:]
                 answer = Answer(log_end=offset + 1_000_000, records=records)
                 answers += struct.pack(">ihqqqi", partition, 0, answer.log_end, answer.log_end, 0, 0)
@@ -107,7 +107,7 @@ class SocketBrokers:
 
 @contextlib.contextmanager
 def socket_brokers(count: int, topic: str, partitions: int, batch: bytes) -> Iterator[SocketBrokers]:
-    """Yield such a cluster, and end it."""
+    """Yield a cluster of such brokers, and close it."""
     brokers = SocketBrokers(count, topic, partitions, batch)
     try:
         yield brokers

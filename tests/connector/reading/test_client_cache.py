@@ -1,4 +1,4 @@
-"""Who gets which consumer, and when one is closed."""
+"""Which lease gets which consumer, and when the cache closes one."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def lease_once(cache: ConsumerCache, config: Mapping[str, str] = CONFIG) -> Fake
 
 
 def in_child(check: Callable[[], bool]) -> bool:
-    """Whether `check` holds in a forked child of this process."""
+    """Return whether `check` holds in a forked child of this process."""
     pid = os.fork()
     if pid == 0:
         passed = False

@@ -1,4 +1,4 @@
-"""How many connections a worker keeps to a cluster of many brokers, counted by the brokers."""
+"""The number of connections that a worker keeps to a cluster of many brokers, counted by the brokers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_worker_connects_to_those_brokers_only_that_lead_what_it_reads(
     brokers: SocketBrokers, client: DirectClient
 ) -> None:
     read(client, 3, 3 + BROKERS)
-    assert eventually(lambda: brokers.connected == 1)  # not the one that was asked who leads
+    assert eventually(lambda: brokers.connected == 1)  # without the connection that found the leader
     assert brokers.connections[brokers.leader(3)] == 1
     read(client, 3)
     assert brokers.accepted == 2, "the connection is used again"
@@ -83,7 +83,7 @@ def test_of_many_connections_those_used_last_are_kept(brokers: SocketBrokers, cl
         read(client, number)
     assert eventually(lambda: brokers.connected == fetcher.MOST_KEPT)
     assert [brokers.connections[brokers.leader(n)] for n in range(BROKERS)] == [0] * 4 + [1] * 8
-    read(client, *range(BROKERS))  # a task has as many as it needs
+    read(client, *range(BROKERS))  # a task opens as many as it needs
     assert eventually(lambda: brokers.connected == fetcher.MOST_KEPT)
 
 

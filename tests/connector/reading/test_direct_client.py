@@ -1,4 +1,4 @@
-"""When readers fetch by themselves, and how they leave the rest to librdkafka."""
+"""When readers fetch directly, and how they leave the rest to librdkafka."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def client(kafka: MockKafka) -> Iterator[DirectClient]:
 
 
 def read(client: ReaderClient, *tps: TopicPartition, start: int = 0, until: int) -> list[bytes]:
-    """All values of these ranges, which are read together."""
+    """Read these ranges together, and return all values."""
     found: list[bytes] = []
     ends = dict.fromkeys(tps, until)
     client.assign({tp: OffsetRange(Offset(start), Offset(until)) for tp in tps}, ("value",))
@@ -193,7 +193,7 @@ def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more()
 def test_what_librdkafka_must_not_do_either_is_an_error(
     kafka: MockKafka, client: DirectClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A login that would give the password away, say; librdkafka would go through with it."""
+    """An example is a login that would reveal the password.  librdkafka would complete it."""
     tp = TopicPartition(filled_topic(kafka, numbered(10)), 0)
     refusal = StoppedLoginError("too few iterations")
 
@@ -203,16 +203,16 @@ def test_what_librdkafka_must_not_do_either_is_an_error(
     monkeypatch.setattr(client, "_connect", connect)
     monkeypatch.setattr(client._search, "_connect", connect)
     with pytest.raises(AuthenticationError, match="too few"):
-        read(client, tp, until=10)  # while it looks for the leader
+        read(client, tp, until=10)  # during the search for the leader
     client._search.leaders[tp] = Address("127.0.0.1", 1)
     client.unassign_all()
     with pytest.raises(AuthenticationError, match="too few"):
-        read(client, tp, until=10)  # while it fetches
+        read(client, tp, until=10)  # during the fetch
     assert client._librdkafka is None
 
 
 def test_a_worker_that_reads_directly_does_not_load_librdkafka(kafka: MockKafka) -> None:
-    """It would take each new worker 30 ms."""
+    """Loading it takes 30 ms in each new worker."""
     topic = filled_topic(kafka, numbered(100))
     script = """
 import sys

@@ -1,4 +1,4 @@
-"""What the direct reader does with brokers that pause, move partitions, take their time, or send what they must not."""
+"""How the direct reader handles brokers that pause, move partitions, are slow, or send invalid answers."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def native(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_reader, "_WARNED", set())
 
 
-# Pauses between two looks for a leader do not slow tests down.
+# Short pauses between two searches for a leader keep the tests fast.
 FAST = SearchTimings(pause_s=0.001, longest_pause_s=0.01)
 
 
 class Reading:
-    """A range, read to its end by whoever reads it; what the direct reader has read, and what it left to librdkafka."""
+    """A range that is read to its end.  Records what the direct reader has read, and what it left to librdkafka."""
 
     def __init__(self, client: DirectClient, until: int, *, start: int = 0, patience_s: float = 20) -> None:
         self.offsets: list[int] = []
@@ -104,7 +104,10 @@ def test_honest_brokers_are_read_directly() -> None:
 
 
 def test_a_throttled_reader_asks_again_after_the_pause_and_goes_on_directly() -> None:
-    """Seen before (KIP-219): it asked at once, the broker did not read that, and librdkafka read for 30 s."""
+    """Regression (KIP-219): the reader sent its next request at once.
+
+    The broker did not read that request, and then librdkafka read for 30 s.
+    """
     cluster = log_of(3)
     pauses = [400, 0, 300]
 
@@ -114,7 +117,7 @@ def test_a_throttled_reader_asks_again_after_the_pause_and_goes_on_directly() ->
 
     cluster.answer = throttled
     with reader(cluster) as client:
-        client._patience_s = 0.2  # less than a pause, which is no silence
+        client._patience_s = 0.2  # less than a pause, because a pause does not count as silence
         first = Reading(client, 20)
         second = Reading(client, 30, start=20)
     assert first.directly
@@ -147,7 +150,7 @@ def test_a_reader_that_is_throttled_for_long_can_be_closed() -> None:
 
 @pytest.mark.parametrize("code", [3, 5, 6, 9, 56, 74, 75, 78])
 def test_a_partition_whose_leader_moves_is_read_on_directly(code: int) -> None:
-    """Seen before: librdkafka read for 30 s."""
+    """Regression: librdkafka read for 30 s."""
     cluster = log_of(6)
 
     def moving(asked: Asked) -> Answer:
@@ -216,11 +219,14 @@ def test_a_partition_that_does_not_exist_is_left_to_librdkafka_at_once() -> None
     assert cluster.looks == 1
 
 
-# ------------------------------------------------------------------------------- brokers that take their time
+# ------------------------------------------------------------------------------- slow brokers
 
 
 def test_records_that_take_long_are_waited_for() -> None:
-    """In tiered storage before Kafka 3.8.  Seen before: 20 ms each time, in which they were never found."""
+    """This happens in tiered storage before Kafka 3.8.
+
+    Regression: each fetch waited only 20 ms, and the broker never found the records within this time.
+    """
     cluster = log_of(2)
     cluster.answer = lambda asked: cluster.honest(asked) if asked.wait_ms >= 2000 else Answer(log_end=20)
     with reader(cluster) as client:
@@ -232,7 +238,7 @@ def test_records_that_take_long_are_waited_for() -> None:
 
 
 def nothing_yet(_asked: Asked) -> Answer:
-    """There are records, which do not come."""
+    """Answer that there are records, but send none."""
     time.sleep(0.01)
     return Answer(log_end=20)
 
@@ -272,11 +278,11 @@ def test_what_a_user_says_about_waiting_holds() -> None:
     assert {asked.wait_ms for asked in cluster.asked} == {50}
 
 
-# --------------------------------------------------------------------------------- batches that lead nowhere
+# --------------------------------------------------------------------------------- batches without progress
 
 
 def test_batches_from_before_the_position_are_left_to_librdkafka_without_going_back() -> None:
-    """Seen before: the reader went back to where they end, and delivered what follows twice."""
+    """Regression: the reader moved back to the end of these batches, and delivered later records twice."""
     cluster = log_of(4)
     cluster.answer = lambda asked: (
         cluster.honest(Asked(at=asked.at, tp=asked.tp, offset=0, wait_ms=0))
@@ -292,7 +298,7 @@ def test_batches_from_before_the_position_are_left_to_librdkafka_without_going_b
 
 @pytest.mark.parametrize("records", [b"\0", b"\0" * 60, batch_of([record(0)])[:-1]])
 def test_a_batch_that_is_never_whole_is_left_to_librdkafka(records: bytes) -> None:
-    """Seen before: it was asked for again and again, as fast as the broker answers."""
+    """Regression: the reader requested the batch again and again, as fast as the broker answered."""
     cluster = log_of(2)
     cluster.answer = lambda _asked: Answer(log_end=20, records=records)
     with reader(cluster) as client:
@@ -311,7 +317,7 @@ def test_an_answer_for_another_partition_is_left_to_librdkafka() -> None:
 @settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 2**32), codec=st.sampled_from(["none", "lz4", "snappy", "xerial", "gzip", "zstd"]))
 def test_whatever_brokers_send_a_reader_moves_never_goes_back_and_ends(seed: int, codec: str) -> None:
-    """`Reading` looks at each step.  What librdkafka is given begins behind what was delivered."""
+    """`Reading` checks each step.  The range of librdkafka begins after the delivered records."""
     chance = random.Random(seed)
     cluster = log_of(6, codec=codec)
     properties = {"check.crcs": chance.choice(["true", "false"]), "receive.message.max.bytes": "1000000"}
@@ -344,7 +350,7 @@ def test_whatever_brokers_send_a_reader_moves_never_goes_back_and_ends(seed: int
 
 
 def mutated(records: bytes, chance: random.Random) -> bytes:
-    """With a field of the header of the first batch, or some byte, changed."""
+    """Return the records with a changed field in the header of the first batch, and perhaps another changed byte."""
     if len(records) < 61:
         return records
     found = bytearray(records)
@@ -362,7 +368,7 @@ def mutated(records: bytes, chance: random.Random) -> bytes:
 
 
 def test_a_batch_that_is_too_large_when_decompressed_is_an_error_that_names_the_property() -> None:
-    """And what is before it is read.  librdkafka must not try: it has no bound for gzip, snappy and lz4."""
+    """The reader delivers the records before it.  librdkafka must not try: it has no limit for gzip, snappy and lz4."""
     small, large = record(0, value=b"v"), record(1, value=bytes(2_000_000))
     cluster = Cluster([batch_of([small]), batch_of([large], codec="zstd")], 2)
     with reader(cluster, **{"receive.message.max.bytes": "1000000"}) as client:
@@ -393,7 +399,7 @@ def test_a_response_that_is_too_large_is_an_error_that_names_the_property(monkey
 def test_a_response_may_hold_more_than_one_batch_may(
     monkeypatch: pytest.MonkeyPatch, batch_bytes: int, response_bytes: int
 ) -> None:
-    """Of small ones it has up to 16 MB, whatever is allowed for one."""
+    """A response of small batches may have up to 16 MB, whatever the limit of one batch is."""
     cluster = log_of(2)
     believed: list[int] = []
     connect = cluster.connect
@@ -410,7 +416,7 @@ def test_a_response_may_hold_more_than_one_batch_may(
 
 
 def test_no_more_is_decompressed_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One response holds far more than may be fetched ahead."""
+    """One response contains far more than the reader may fetch ahead."""
     monkeypatch.setattr(record_batches, "_PIECE_BYTES", 1)
     value = bytes(10_000)
     batches = [batch_of([record(offset, value=value)], codec="zstd") for offset in range(100)]
@@ -429,7 +435,7 @@ def test_no_more_is_decompressed_than_there_is_room_for(monkeypatch: pytest.Monk
     assert read.offsets == list(range(100))
 
 
-# ------------------------------------------------------------------------------------- what is said
+# ------------------------------------------------------------------------------------- messages
 
 
 def test_that_librdkafka_takes_over_is_a_warning_once_per_reason(caplog: pytest.LogCaptureFixture) -> None:
@@ -464,11 +470,11 @@ def test_the_warning_tells_no_secrets(caplog: pytest.LogCaptureFixture, monkeypa
 
 # ---------------------------------------------------------------------------------------- followers
 
-FOLLOWER_ID = 1  # of OTHER
+FOLLOWER_ID = 1  # the id of OTHER
 
 
 def named_by_the_leader(cluster: Cluster, asked: Asked) -> Answer:
-    """As KIP-392: the leader sends nothing to somebody who is in the follower's rack."""
+    """Answer as in KIP-392: the leader sends no records to a reader in the follower's rack."""
     if asked.at == LEADER and asked.rack == "a":
         return Answer(log_end=30, read_from=FOLLOWER_ID)
     return cluster.honest(asked)
@@ -496,7 +502,7 @@ def test_after_a_while_the_leader_is_asked_again() -> None:
 
 
 def test_a_follower_that_refuses_sends_back_to_the_leader() -> None:
-    """It is no replica any more: then the leader serves, if it names nobody."""
+    """The follower is no longer a replica.  Then the leader serves the reader, unless it names a follower."""
     cluster = log_of(3)
     cluster.answer = lambda asked: (
         Answer(error=NOT_LEADER)
@@ -524,11 +530,11 @@ def test_a_leader_that_names_no_other_broker_is_left_to_librdkafka(broker_id: in
 
 
 _STALL_S = 0.4
-"""These brokers cannot be interrupted."""
+"""How long a broker sleeps.  A test cannot interrupt it."""
 
 
 def test_a_follower_that_stalls_is_left_for_the_leader() -> None:
-    """Seen before: librdkafka took over, told the leader the rack, and was sent to the same follower."""
+    """Regression: librdkafka took over, sent the rack to the leader, and the leader named the same follower."""
     cluster = log_of(3)
 
     def answer(asked: Asked) -> Answer:
@@ -548,7 +554,7 @@ def test_a_follower_that_stalls_is_left_for_the_leader() -> None:
 
 
 def test_a_follower_that_breaks_off_half_way_is_left_for_the_leader() -> None:
-    """What it has sent is not read again."""
+    """The reader does not fetch again what the follower has sent."""
     cluster = log_of(3)
 
     def answer(asked: Asked) -> Answer:
@@ -567,7 +573,7 @@ def test_a_follower_that_breaks_off_half_way_is_left_for_the_leader() -> None:
 
 @pytest.mark.librdkafka_takes_over
 def test_librdkafka_is_not_told_the_rack_after_a_follower_has_failed() -> None:
-    """Nobody answers here, so that it reads; its leader would name the same follower."""
+    """No broker answers here, so librdkafka reads.  With the rack, its leader would name the same follower."""
     cluster = log_of(3)
 
     def answer(asked: Asked) -> Answer:
@@ -604,7 +610,7 @@ def test_followers_are_read_from_again_after_a_while(monkeypatch: pytest.MonkeyP
 
 
 def test_brokers_that_do_not_know_racks_are_read_without() -> None:
-    """Before Kafka 2.3."""
+    """Brokers before Kafka 2.3 do not know racks."""
     cluster = log_of(3)
     cluster.newest_fetch = 10
     with reader(cluster, **{"client.rack": "a"}) as client:

@@ -1,7 +1,7 @@
-"""The accelerated reader gives what the plain one gives, and lets go of all that librdkafka gave it.
+"""The accelerated reader gives the same batches as the plain one, and frees all messages of librdkafka.
 
-Here it reads from a stand-in for librdkafka, whose messages are made in memory; whole readings, with either client,
-are in ``test_reading``.
+Here it reads from a fake of librdkafka, with messages in memory.  ``test_reading`` contains whole readings with either
+client.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def collect(reader: ChunkReader, start: int, until: int) -> Chunk:
 
 
 def chunks(kafka: FakeLibrdkafka, columns: tuple[str, ...], start: int = 0, until: int = FAR) -> list[pa.RecordBatch]:
-    """The batches of a reading up to the first event, or to the end of what there is."""
+    """Return the batches of a reading, up to the first event or the end of the messages."""
     reader = kafka.reader()
     reader.begin(columns)
     constant = ConstantColumns(TOPIC, PARTITION)
@@ -260,7 +260,7 @@ def test_messages_that_were_not_read_are_let_go_with_the_assignment() -> None:
     reader = kafka.reader()
     reader.begin(("offset",))
     with patch.object(limits, "MAX_BATCH_RECORDS", 2):
-        assert collect(reader, 0, 5).records == 5  # the limit of its own time
+        assert collect(reader, 0, 5).records == 5  # the limit from the start of the reading
     reader.drop()
     assert kafka.destroyed == list(range(5))
     reader.close()
@@ -319,7 +319,7 @@ def test_without_it_the_plain_client_is_used_and_that_is_said_once(
                 assert isinstance(client, MessageClient)
                 client.close()
         (said,) = [r for r in caplog.records if "slower" in r.getMessage()]
-        # Whoever has switched it off knows.
+        # A user who has switched it off knows this.
         assert said.levelname == ("INFO" if reason == "switch" else "WARNING")
     finally:
         librdkafka_client._missing.cache_clear()

@@ -1,4 +1,4 @@
-"""What a reader makes of messages and events, over a scripted consumer: no broker, no clock."""
+"""How a reader handles messages and events, with a scripted consumer, and without a broker or a real clock."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UNHURRIED = settings(deadline=None)  # a loaded machine is no bug
 
 
 class FakeClock:
-    """Stands in for the module ``time``: only waiting makes it go on."""
+    """A fake of the module ``time``.  Only waiting advances it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -49,9 +49,9 @@ class FakeClock:
 
 
 class ScriptedConsumer:
-    """Answers like a consumer of a log that is given by its offsets, start and end.
+    """Answers like a consumer of a log with these offsets, start and end.
 
-    `script` is delivered instead of the log's records where it is given.
+    If `script` is set, the consumer delivers it instead of the log's records.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ScriptedConsumer:
         self.log_start = log_start
         self.log_end = log_end
         self.script = script
-        self.bursts = iter(bursts)  # how much of what was fetched is there, call by call
+        self.bursts = iter(bursts)  # how many of the fetched records each call finds
         self.assigned: list[int] = []
         self.asked: list[int] = []
         self.bounds_failures: list[KafkaError] = []
@@ -284,7 +284,7 @@ def test_records_trimmed_while_the_range_is_read_are_lost_from_the_position_on()
 
 
 def test_a_log_that_grew_up_to_its_answer_is_read_to_that_end() -> None:
-    # The topic was made anew: the range was planned to 20, the log now ends at 5, a moment later at 8, and grows.
+    # The topic was created again.  The planned range ends at 20.  The log ends at 5, a moment later at 8, and grows.
     script = [record(3), record(4), event(KafkaError._PARTITION_EOF, 5), record(5), record(7), record(8)]
     consumer = ScriptedConsumer(script=script, log_end=8)
     assert delivered(consumer, 3, 20, fail_on_data_loss=False) == [3, 4, 5, 7, 8]
@@ -319,7 +319,7 @@ def test_an_unanswered_question_about_the_log_is_asked_again() -> None:
 
 
 def test_an_end_that_goes_back_for_a_moment_is_no_loss() -> None:
-    """Regression: while brokers hand a partition over they tell an older end, and the batch ended in DataLossError."""
+    """Regression: brokers that hand over a partition report an older end, and the batch ended with DataLossError."""
     consumer = ScriptedConsumer(script=[record(0), event(KafkaError._PARTITION_EOF, 1)], log_end=3)
     late = iter([record(1), record(4)])
     found_nothing = consumer.poll

@@ -1,4 +1,4 @@
-"""Ranges read from librdkafka's mock cluster: the whole path from the broker to record batches."""
+"""Read ranges from librdkafka's mock cluster: the whole path from the broker to record batches."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ __all__ = ["any_client"]
 
 pytestmark = pytest.mark.usefixtures("any_client")
 
-FETCH = 1  # the request's number in Kafka's protocol
-PATIENCE_S = 20.0  # ample for a loaded machine; no test that passes waits for it
+FETCH = 1  # the number of the request in Kafka's protocol
+PATIENCE_S = 20.0  # ample for a loaded machine; no passing test waits for it
 
 _names = (f"topic-{number}" for number in count())
 
 
 @pytest.fixture(autouse=True)
 def believes_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let an end below the range count after a moment: the mock's does not come back."""
+    """Accept an end below the range after a moment, because the end of the mock cluster does not rise again."""
     monkeypatch.setattr(range_reader, "SHORTER_S", 0.3)
 
 
@@ -49,7 +49,7 @@ def kafka() -> Iterator[MockKafka]:
 
 
 def filled_topic(kafka: MockKafka, values: Sequence[bytes], *, partition: int = 0, **fields: Any) -> str:
-    """A new topic of two partitions with these records in one of them."""
+    """Return a new topic of two partitions, with these records in one of them."""
     name = next(_names)
     kafka.create_topic(name, 2)
     produce(kafka, name, values, partition=partition, **fields)
@@ -110,7 +110,7 @@ def test_a_range_shorter_than_what_is_there_is_read_without_waiting(kafka: MockK
     began = time.monotonic()
     for start in range(0, 100, 10):
         values(read(kafka, topic, start, start + 10))
-    # Ten ranges; librdkafka's default back-off or one full consume() timeout would cost a second each.
+    # Ten ranges.  librdkafka's default back-off, or one full consume() timeout, would cost a second for each.
     assert time.monotonic() - began < 5
 
 
@@ -294,7 +294,7 @@ def test_transient_errors_of_the_broker_are_retried(kafka: MockKafka) -> None:
     assert values(read(kafka, topic, 0, 100)) == numbered(100)
 
 
-@pytest.mark.librdkafka_takes_over(maybe=True)  # all may be fetched already
+@pytest.mark.librdkafka_takes_over(maybe=True)  # the reader may have fetched everything already
 @pytest.mark.logs_errors(r"FAIL .*(reset|refused|Disconnected)")
 def test_a_broker_that_comes_back_in_time_is_not_noticed(kafka: MockKafka) -> None:
     size = 2 * limits.MAX_BATCH_RECORDS

@@ -1,4 +1,4 @@
-"""What of a user's properties reaches the readers, and what does not."""
+"""Which of a user's properties reach the readers, and which do not."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_a_session_gets_one_listener_however_often_it_is_registered() -> None:
 
 
 def test_a_remote_listener_speaks_when_no_other_batch_follows() -> None:
-    """Each word is a Spark job there: a query whose batches follow one another is told nothing."""
+    """For Spark Connect, each message is a Spark job.  So the listener sends none while more batches follow."""
     told: queue.Queue[Any] = queue.Queue()
 
     def ask(address: str, message: dict[str, Any], _patience_s: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a batch of ``foreachBatch`` reads: Spark names its end, and the source process the rest."""
+"""Find out what a batch of ``foreachBatch`` reads.  Spark names its end, and the source process adds the rest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def end(query: str = "q", topic: str = "orders") -> dict[str, Any]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What each source process answers, by the name of its query."""
+    """Return the answer of each source process, by the id of its query."""
     answers: dict[str, Any] = {}
     monkeypatch.setattr(module, "ask_for_batch", lambda query, _end: answers.get(query))
     return answers
@@ -50,7 +50,7 @@ def test_a_load_that_is_used_twice_is_asked_once(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_batch_for_watermarks_reads_nothing(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]) -> None:
-    """After a restart no source process may be there to be asked."""
+    """After a restart, there may be no source process to ask."""
     del asked
     assert found(monkeypatch, module._End(end(), False)) == RunningBatch({}, topics=frozenset({"orders"}))
 

@@ -1,4 +1,4 @@
-"""The limits of a stop agree: see the table in docs/deployment.md."""
+"""The limits of a stop agree with each other.  See the table in docs/deployment.md."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ GRACE = [
 
 @pytest.mark.parametrize("stop", [pyspark_kafka_group.stop, pyspark_kafka_group.run_until_signal])
 def test_a_stop_waits_as_long_as_a_hand_over(stop: object) -> None:
-    """Regression: stop() cut a batch of 90 s off, which a hand-over would have waited for."""
+    """Regression: stop() cut off a batch of 90 s, although a hand-over would have waited for it."""
     assert callable(stop)
     assert inspect.signature(stop).parameters["timeout_s"].default == DRAIN_S
 
 
 def test_containers_live_longer_than_a_stop_takes() -> None:
-    """The 30 s are for leaving the group."""
+    """The query has 30 s more to leave the group."""
     assert GRACE
     assert [place for place, seconds in GRACE if seconds < DRAIN_S + 30] == []

@@ -1,4 +1,4 @@
-"""``run_until_signal``, with signals to this process and stand-ins for queries of Spark."""
+"""``run_until_signal``, with signals to this process and fakes of Spark's queries."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def run(*queries: Query, timeout_s: float = 30.0) -> bool:
 
 
 def after(event: threading.Event, *actions: Callable[[], None]) -> threading.Thread:
-    """Do something in another thread when the event is set."""
+    """Run the actions in another thread when the event is set."""
 
     def act() -> None:
         assert event.wait(20)
@@ -92,7 +92,7 @@ def after(event: threading.Event, *actions: Callable[[], None]) -> threading.Thr
 
 
 def give(number: signal.Signals) -> threading.Timer:
-    """Send a signal to this process, a moment later."""
+    """Send a signal to this process after a moment."""
     timer = threading.Timer(0.1, os.kill, (os.getpid(), number))
     timer.start()
     return timer
@@ -102,7 +102,7 @@ def give(number: signal.Signals) -> threading.Timer:
 def test_a_signal_stops_all_queries_at_the_same_time(query: Callable[..., Query], number: signal.Signals) -> None:
     first, second = query(), query()
     give(number)
-    after(second.stopping, first.finished.set)  # so the second one does not wait for the first
+    after(second.stopping, first.finished.set)  # so that the second query does not wait for the first
     after(first.stopping, second.finished.set)
     assert run(first, second)
     assert not first.isActive

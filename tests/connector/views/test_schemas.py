@@ -50,7 +50,7 @@ VIEW = GroupView(
 
 
 def documents() -> dict[str, dict[str, Any]]:
-    """Return an object of the command line for each view."""
+    """Return one object for each view, as the command line prints it."""
     whole = group_document(VIEW)
     entry = Entry(log_offset=1, time_ms=0, tp=BEHIND, move=Move.EXPIRED, previous=9, offset=None)
     return {
@@ -63,7 +63,7 @@ def documents() -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_the_columns_are_the_keys_of_the_command_line(view: str) -> None:
-    """All of them, and in that order: a key that is new there is a new column here."""
+    """A view has all keys in the same order.  A new key is a new column."""
     assert names(view) == [*documents()[view]]
 
 

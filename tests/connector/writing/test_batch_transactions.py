@@ -1,4 +1,4 @@
-"""What the driver does with the transactions of a batch, over a coordinator that is a table."""
+"""How the driver handles the transactions of a batch, with a table as the coordinator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROW = RowDigest(1, 7)
 
 
 class Coordinator:
-    """Stands in for :class:`Cluster`, as far as a batch needs it."""
+    """A fake of :class:`Cluster`, as far as a batch needs it."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, TransactionState] = {}
@@ -157,7 +157,7 @@ def test_the_prefix_is_an_option(coordinator: Coordinator) -> None:
 def test_where_one_transaction_is_gone_the_others_are_aborted(
     coordinator: Coordinator, transactions: BatchTransactions, batch: int | None
 ) -> None:
-    """Else consumers would wait for them until their timeout."""
+    """Otherwise consumers would wait for the others until these time out."""
     messages = [message(coordinator.open(0)), message(coordinator.open(1))]
     coordinator.open(0, epoch=2)
     with pytest.raises(SinkTransactionError, match="the transaction of task 0 is gone"):
@@ -182,7 +182,7 @@ def test_a_batch_with_too_little_time_left_is_not_committed(
 def test_a_batch_that_another_run_has_decided_meanwhile_is_not_committed_too(
     coordinator: Coordinator, transactions: BatchTransactions, batch: int
 ) -> None:
-    """Its tasks had looked before that."""
+    """Its tasks checked before the other run decided."""
     messages = [message(coordinator.open(5))]
     before = decided(batch, Transaction(0, 0, 0, 1))
     coordinator.committed = before
@@ -224,7 +224,7 @@ def test_each_topic_keeps_the_decision_unless_it_is_gone(
 def test_a_missing_right_on_one_topic_is_named_and_nothing_stays_open(
     coordinator: Coordinator, transactions: BatchTransactions
 ) -> None:
-    """Regression: the transactions stayed open for 15 minutes, while somebody granted the right."""
+    """Regression: the transactions stayed open for 15 minutes while an operator granted the right."""
     coordinator.refused = "TOPIC_AUTHORIZATION_FAILED"
     with pytest.raises(AuthenticationError, match=r"READ on the topic 'v' and on the group 'kafka-group-sink-q'"):
         transactions.commit([message(coordinator.open(0), "t", "v")], 3)
@@ -245,7 +245,10 @@ def test_a_deleted_topic_does_not_hide_a_missing_right(
 
 
 def test_what_nobody_commits_is_aborted(coordinator: Coordinator, transactions: BatchTransactions) -> None:
-    """Attempts that were killed, in this run or an earlier one, with records or about to send the first one."""
+    """These are killed attempts of this run or an earlier one.
+
+    They have sent records, or were about to send the first.
+    """
     made = coordinator.open(0, slot=1)
     coordinator.open(0)
     coordinator.open(7, slot=4)
@@ -263,7 +266,7 @@ def test_what_cannot_be_cleaned_up_is_no_failure_of_the_batch(
     monkeypatch: pytest.MonkeyPatch,
     failure: Exception,
 ) -> None:
-    """Who believes that a job has failed writes its rows again."""
+    """A user who believes that a job has failed writes its rows again."""
 
     def fence(*_: Any, **__: Any) -> None:
         raise failure
@@ -277,7 +280,7 @@ def test_what_cannot_be_cleaned_up_is_no_failure_of_the_batch(
 def test_what_is_gone_behind_the_decision_is_not_said_to_be_lost(
     coordinator: Coordinator, transactions: BatchTransactions
 ) -> None:
-    """Another run may have committed it, or it has expired."""
+    """Another run may have committed the transaction, or the transaction has expired."""
     made = coordinator.open(0), coordinator.open(1), Transaction(2, 0, 77, 0)
     coordinator.committed = decided(3, *made)
     coordinator.open(1, epoch=2)
@@ -304,7 +307,7 @@ def test_what_is_gone_behind_the_decision_is_not_said_to_be_lost(
 def test_another_batch_with_the_number_of_the_written_one(
     coordinator: Coordinator, rows: RowDigest, accepted: str, refused: bool
 ) -> None:
-    """Regression: it was taken for the written one, and its rows were lost."""
+    """Regression: the sink took it for the written batch, and its rows were lost."""
     settings = parse_write_options(EXACTLY_ONCE | ({"acceptBatch": accepted} if accepted else {}))
     coordinator.committed = decided(3, coordinator.open(0))
     transactions, messages = BatchTransactions(settings, "q"), [replace(FOUND_DECIDED, digest=rows)]
@@ -358,7 +361,7 @@ def test_what_was_decided_is_left_alone_when_all_others_are_aborted(
 def test_a_driver_that_another_one_has_replaced_leaves_its_transactions_alone(
     coordinator: Coordinator, transactions: BatchTransactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It waited for a coordinator, say, while the query was started again and wrote its next batch."""
+    """An example: the driver waited for a coordinator, while the query started again and wrote its next batch."""
     ended = coordinator.end
 
     def end(producers: Mapping[str, OpenProducer], **more: Any) -> Ended:

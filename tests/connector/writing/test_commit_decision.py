@@ -1,4 +1,4 @@
-"""The decision to commit a batch, as it is kept in Kafka."""
+"""The decision to commit a batch, as Kafka stores it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_what_is_kept_is_read_again_and_fits(decision: Decision) -> None:
 
 @given(decisions, decisions)
 def test_the_newest_one_counts(one: Decision, other: Decision) -> None:
-    """The topics of a later decision are others."""
+    """A later decision has other topics."""
     older, newer = sorted((one, other), key=lambda decision: decision.batch)
     if older.batch == newer.batch:
         return
@@ -49,7 +49,7 @@ def test_the_newest_one_counts(one: Decision, other: Decision) -> None:
 
 
 def test_there_is_room_for_hundreds_of_tasks() -> None:
-    """Also if their producers began at different times."""
+    """This holds even if their producers began at different times."""
     made = tuple(Transaction(n, n % 2, 7919 * n % 100_000, 31 * n % 500) for n in range(500))
     assert newest_decision(decision_offsets(["t"], Decision(7, made, DIGEST))) == Decision(7, made, DIGEST)
     more = tuple(Transaction(n, 0, 7919 * n * n % 2**40, 31 * n * n % 2**15) for n in range(2000))

@@ -1,4 +1,4 @@
-"""Whether a task notices that Spark has ended it."""
+"""A task notices that Spark has ended it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_kafka_group.writing.jvm_connection import jvm_is_gone
 
 
 def as_worker(outfile: Any) -> bool:
-    """Ask as a function that Spark's worker has called does."""
+    """Ask from a function that looks like that of Spark's worker."""
     scope: dict[str, Any] = {"ask": jvm_is_gone}
     exec(compile("def main(outfile):\n    return ask()", "/x/pyspark/worker.py", "exec"), scope)
     found: bool = scope["main"](outfile)
@@ -19,7 +19,7 @@ def as_worker(outfile: Any) -> bool:
 
 
 def test_a_connection_that_was_closed_is_noticed() -> None:
-    """With and without bytes that nobody has read."""
+    """This holds with and without unread bytes."""
     worker, jvm = socket.socketpair()
     with worker, jvm, worker.makefile("rwb", 0) as outfile:
         assert not as_worker(outfile)

@@ -1,4 +1,4 @@
-"""The options of a write, and what producers are told of them."""
+"""The options of a write, and the configuration of its producers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_how_acks_are_written_does_not_matter() -> None:
 
 
 def test_a_record_may_not_take_longer_than_its_transaction() -> None:
-    """librdkafka refuses a producer of which that is said."""
+    """librdkafka refuses a producer with such a configuration."""
     found = config(kafka__transaction__timeout__ms="60000")
     assert found["message.timeout.ms"] == "60000"
     confluent_kafka.Producer({**found, "delivery.report.only.error": True, "transactional.id": "x", "log_level": 0})

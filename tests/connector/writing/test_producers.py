@@ -1,4 +1,4 @@
-"""Both producers write what rows say, to librdkafka's mock cluster, and tell what could not be written."""
+"""Both producers write the rows to librdkafka's mock cluster, and report those that they could not write."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ SCHEMA = pa.schema(
 )
 KINDS = [NativeProducer, MessageProducer]
 
-# What org.apache.kafka.common.utils.Utils.murmur2 gives, by Kafka's own UtilsTest, as the partitioner takes it:
-# without its sign.
+# The results of org.apache.kafka.common.utils.Utils.murmur2 in Kafka's own UtilsTest.  The partitioner clears their
+# sign bit.
 MURMUR2 = {
     b"21": -973932308,
     b"foobar": -790332482,
@@ -114,7 +114,7 @@ def test_every_kind_of_row_arrives(mock: MockKafka, kind: type[SinkProducer], to
         (b"21", "placed", topic, None, None),
     ]
     producer = kind(config(mock))
-    # A slice: the columns begin within their buffers.
+    # A slice, so that the columns begin within their buffers.
     write(producer, batch([rows[0], *rows, rows[0]]).slice(1, len(rows)))
     producer.close()
     assert read(mock, topic) == sorted(
@@ -207,7 +207,7 @@ def test_a_record_that_never_fits_is_told_and_not_waited_for(
 
 @pytest.mark.logs_errors("Topic authorization failed")
 def test_a_failed_transaction_says_why(mock: MockKafka, kind: type[SinkProducer], topic: str) -> None:
-    """Its records fail because it was aborted, which tells users nothing."""
+    """Its records fail because the transaction was aborted, but this error does not help users."""
     producer = kind({**config(mock), "transactional.id": topic})
     producer.begin_transaction()
     mock.push_errors(ADD_PARTITIONS_TO_TXN, KafkaError.TOPIC_AUTHORIZATION_FAILED)
@@ -231,7 +231,7 @@ def test_a_producer_whose_place_was_taken_says_so(mock: MockKafka, kind: type[Si
 def test_what_breaks_a_callback_off_fails_the_task(
     mock: MockKafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The record that it was to report would be lost."""
+    """Otherwise the record that the callback should report would be lost."""
 
     def break_off(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -282,7 +282,7 @@ def test_large_types_are_taken_too() -> None:
 def test_producers_of_the_process_that_forked_this_one_are_left_alone(
     mock: MockKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They have no threads here: to close one would never end."""
+    """Their threads do not exist in this process, so closing one of them would never end."""
     idle = {(0, frozenset({("client.id", str(n))})): None for n in range(9)}
     monkeypatch.setattr(producer_cache, "_idle", idle)
     with lease(config(mock)) as mine:

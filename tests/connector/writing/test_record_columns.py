@@ -1,4 +1,4 @@
-"""Which columns of a DataFrame are written, and what is said of the others."""
+"""Which columns of a DataFrame the sink writes, and what it says about the others."""
 
 from __future__ import annotations
 

@@ -68,6 +68,6 @@ def test_a_slice_and_a_long_value_have_the_digest_of_python(value: bytes, start:
 
 
 def test_a_digest_that_stays() -> None:
-    """It is compared with the one of an earlier run, perhaps of another version."""
+    """A run compares its digest with that of an earlier run, perhaps of another version."""
     assert digest(("t", b"k", b"v"), ("t", None, None)) == RowDigest(2, 0x8AAD17A0598762F)
     assert total([]) == NO_ROWS == (0, 0)

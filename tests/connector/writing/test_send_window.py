@@ -1,4 +1,4 @@
-"""Few records wait in a producer, and more where more leave then."""
+"""Few records wait in a producer, and more only if that raises the throughput."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH = pa.record_batch({"value": pa.array([b"%d" % n for n in range(1000)])})
 
 
 def written(window: SendWindow, seconds: float, rate: Callable[[int], float], *, stalled_s: float = 0.0) -> None:
-    """Write for so long to brokers that take ``rate(window.size)`` records a second, after a time without any."""
+    """Write for some seconds to brokers that first stall, and then take ``rate(window.size)`` records a second."""
     waiting, now, step_s = 0.0, 0.0, 0.001
     while now < seconds:
         was_full = False
@@ -37,14 +37,14 @@ def test_it_stays_small_where_brokers_or_processors_are_the_limit() -> None:
         window = SendWindow(MOST)
         written(window, 4.0, lambda _, rate=rate: rate)  # type: ignore[misc]
         assert window.size == FEWEST
-        # The period in which a pause ends looks slow, so those after it look better.
+        # The period in which a stall ends looks slow, so the next periods look better.
         window = SendWindow(MOST)
         written(window, 4.0, lambda _, rate=rate: rate, stalled_s=0.55)  # type: ignore[misc]
         assert window.size <= 4 * FEWEST
 
 
 def test_it_grows_where_the_way_is_long() -> None:
-    """A window leaves with each round trip, until the line is full."""
+    """One window of records leaves with each round trip, until the network is full."""
     window = SendWindow(MOST)
     written(window, 2.0, lambda size: size / 0.05)
     assert window.size == MOST
@@ -86,7 +86,7 @@ def mock() -> Iterator[MockKafka]:
 
 
 class Watched(NativeProducer):
-    """Notes how many wait when the next ones are added, and how many may."""
+    """Records how many rows wait when it adds the next ones, and how many may wait."""
 
     def _make_room(self, rows: int) -> None:
         size = self._window.size

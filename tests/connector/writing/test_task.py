@@ -1,4 +1,4 @@
-"""In which order a task does what it does with a transaction; without Spark and Kafka."""
+"""The order of the steps that a task takes with its transaction, without Spark and Kafka."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPENED = Transaction(2, 1, 7, 3)
 
 
 class World:
-    """The task, its transactions and its producer; notes what they are asked."""
+    """The task, its transactions and its producer.  Records the calls that it gets."""
 
     def __init__(self) -> None:
         self.done: list[Any] = []
@@ -104,7 +104,7 @@ def test_a_transaction_is_left_open_when_everything_is_written(world: World) -> 
 
 
 def test_a_task_that_fails_sends_nothing_behind_the_abort(world: World) -> None:
-    """Old brokers would keep it open for ever."""
+    """Otherwise old brokers would keep the transaction open for ever."""
 
     def failing() -> Iterator[pa.RecordBatch]:
         yield rows("a")
@@ -116,7 +116,7 @@ def test_a_task_that_fails_sends_nothing_behind_the_abort(world: World) -> None:
 
 
 def test_a_task_that_spark_has_ended_leaves_nothing_open(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: it took the end of its connection for the end of its rows, and nobody heard of its transaction."""
+    """Regression: the task took the end of its connection for the end of its rows, and left its transaction open."""
     monkeypatch.setattr(task, "jvm_is_gone", lambda: True)
     with pytest.raises(SinkTransactionError, match="Spark has ended this task"):
         world.run(iter([rows("a")]))
@@ -134,7 +134,7 @@ def test_a_task_that_cannot_begin_has_nothing_to_abort(world: World, monkeypatch
 
 
 def test_of_a_batch_that_was_decided_all_rows_are_read_and_none_is_written(world: World) -> None:
-    """Spark goes on sending them."""
+    """Spark continues to send them."""
     world.decided = True
     left = iter([rows("a"), rows("b")])
     message = world.run(left)

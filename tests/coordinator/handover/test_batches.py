@@ -1,6 +1,6 @@
-"""What the state machine does with a batch: planned, finished, committed.
+"""The state machine plans, finishes and commits batches.
 
-What holds over long sequences of inputs is shown in ``tests/simulation``.
+The tests in ``tests/simulation`` check long sequences of inputs.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def test_first_batch_is_put_in_flight_even_if_it_reads_nothing() -> None:
 
 
 def test_an_empty_batch_of_a_query_that_starts_again_is_a_new_one() -> None:
-    """Spark compares texts: an end that is the start is no batch."""
+    """Spark compares offsets as text.  It runs no batch if the end equals the start."""
     start = BatchOffset("q", {A: entry(7, 7)}, rewinds=2)
     machine = Machine()
     machine.feed(Restored(start, "q"), PlanBatch({}, always=True))
@@ -159,7 +159,7 @@ def test_batch_after_next_waits_until_the_last_one_is_committed() -> None:
 
 
 def test_refused_commit_lets_no_further_batch_begin() -> None:
-    """Else a group that refuses every commit would let the query run ahead without end, and repeat all of it."""
+    """Otherwise, if the group refuses every commit, the query reads on without limit and later repeats everything."""
     machine = in_flight()
     machine.finish()
     machine.plan((A, 8))
@@ -173,7 +173,7 @@ def test_refused_commit_lets_no_further_batch_begin() -> None:
 
 
 def test_what_is_committed_is_committed_again_once() -> None:
-    """As with `assign`, where brokers forget the offset of a partition that is idle."""
+    """The query does so with `assign`, because brokers delete the offset of an idle partition."""
     machine = active(A, B)
     machine.feed(Refresh())
     assert machine.state.committing is not None
@@ -236,7 +236,7 @@ STEPS = st.sampled_from(["plan", "plan A", "plan B", "finish", "accept", "refuse
 
 
 def uncommitted_batches(machine: Machine, batches: list[dict[TopicPartition, tuple[OwnershipEpoch, Offset]]]) -> int:
-    """How many finished batches have read something that is still ours, and that the group does not have."""
+    """Return how many finished batches contain uncommitted records of partitions that this query still owns."""
 
     def waits(tp: TopicPartition, epoch: OwnershipEpoch, until: Offset) -> bool:
         p = machine.state.owned.get(tp)
@@ -248,7 +248,7 @@ def uncommitted_batches(machine: Machine, batches: list[dict[TopicPartition, tup
 @settings(max_examples=300)
 @given(st.lists(STEPS, max_size=60))
 def test_never_is_more_than_one_finished_batch_uncommitted_when_the_next_is_planned(steps: list[str]) -> None:
-    """Whatever the group answers: so a query that dies repeats two batches at most."""
+    """So a query that dies repeats at most two batches, whatever the group answers."""
     machine = active(A, B)
     batches: list[dict[TopicPartition, tuple[OwnershipEpoch, Offset]]] = []
     for step in steps:
@@ -277,7 +277,7 @@ def test_never_is_more_than_one_finished_batch_uncommitted_when_the_next_is_plan
 @settings(max_examples=200)
 @given(st.lists(STEPS, max_size=60))
 def test_a_batch_can_be_planned_again_once_everything_is_committed(steps: list[str]) -> None:
-    """The bound never keeps a query waiting for ever."""
+    """The limit on uncommitted batches never blocks a query forever."""
     machine = active(A, B)
     for step in steps:
         state = machine.state
@@ -418,7 +418,7 @@ def test_commit_carries_the_leader_epoch_of_its_batch() -> None:
 
 
 def test_commit_of_a_batch_does_not_carry_the_leader_epoch_of_the_next_one() -> None:
-    """The log had more under that one; and a truncation of it would look like one of what is committed."""
+    """The log has more records under the later epoch.  If they are truncated, the commit would look truncated too."""
     machine = in_flight()
     machine.finish()
     machine.feed(CommitAnswered("refused"))
@@ -439,7 +439,7 @@ def test_lineage_of_a_start_is_in_all_that_follows() -> None:
 
 
 def test_answer_to_a_commit_of_an_earlier_lineage_does_not_touch_the_processed_offset() -> None:
-    """The partition went away and came back, and others went on from a reset meanwhile."""
+    """The query has lost the partition and owns it again.  In between, another query continued from a reset offset."""
     machine = in_flight()
     machine.finish()
     machine.feed(Lose((A,)), Assign((A,)))
@@ -449,7 +449,7 @@ def test_answer_to_a_commit_of_an_earlier_lineage_does_not_touch_the_processed_o
 
 
 def test_log_without_an_id_is_read_and_committed_without_one() -> None:
-    """Brokers before 2.8 have none."""
+    """Brokers before 2.8 have no topic ids."""
     machine = resolving()
     machine.told(A, info(None, log=None))
     machine.feed(CommitAnswered(None))
@@ -462,7 +462,7 @@ def test_log_without_an_id_is_read_and_committed_without_one() -> None:
 
 
 def test_start_at_the_own_processed_offset_keeps_no_batch_waiting() -> None:
-    """One batch is finished and committed; what waits is the start of another partition."""
+    """The finished batch is committed.  Only the start of another partition still waits for its commit."""
     machine = restored({B: entry(0, 9)}, A)
     machine.answer(A, 0)
     machine.plan((A, 5))

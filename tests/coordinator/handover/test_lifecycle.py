@@ -1,4 +1,4 @@
-"""The life of the membership: its table, and what each word means for the state."""
+"""The lifecycle of a membership: its table, and the effect of each value on the state."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the state machine does when partitions come, leave, come back, or are found to be of another log.
+"""The state machine gains, loses and regains partitions, and handles logs that have changed.
 
-What holds over long sequences of inputs is shown in ``tests/simulation``.
+The tests in ``tests/simulation`` check long sequences of inputs.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def test_partition_that_is_revoked_before_its_start_is_known_is_released_at_once
 
 
 def test_partition_that_is_revoked_while_its_start_is_committed_waits_for_that() -> None:
-    """Otherwise the next owner may resolve `latest` anew."""
+    """Otherwise the next owner may resolve `latest` again, to a later offset."""
     machine = starting()
     assert machine.feed(Revoke((A,))) == [events.Draining(partitions=(A,))]
     assert machine.feed(CommitAnswered(None)) == [
@@ -212,7 +212,7 @@ def test_finished_batch_of_a_lost_partition_raises_the_own_processed_offset() ->
     assert machine.state.processed[A].offset == 5
 
 
-# ------------------------------------------------------------------------------ away and back
+# ------------------------------------------------------------------------------ lost and assigned again
 
 
 def test_partition_that_comes_back_waits_for_its_old_batch() -> None:
@@ -223,7 +223,7 @@ def test_partition_that_comes_back_waits_for_its_old_batch() -> None:
 
 
 def test_partition_that_comes_back_waits_for_its_old_commit() -> None:
-    """It may still arrive: info from before it would let the partition start below it."""
+    """The commit may still arrive.  Info that is older than the commit would let the partition start below it."""
     machine = in_flight()
     machine.finish()
     machine.feed(Lose((A,)))
@@ -266,7 +266,7 @@ def test_partition_that_comes_back_and_is_revoked_does_not_wait_for_its_old_batc
 
 
 def forgiving(machine: Machine) -> Machine:
-    """The same, with ``failOnDataLoss=false``."""
+    """Set ``failOnDataLoss=false`` for ``machine``, and return it."""
     machine.state = replace(machine.state, policy=replace(machine.state.policy, fail_on_data_loss=False))
     return machine
 
@@ -284,7 +284,7 @@ SITUATIONS: dict[str, Callable[[], Machine]] = {
 @CHANGES
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_a_log_that_has_changed_is_told_as_such_and_never_as_lost(situation: str, change: LogChange) -> None:
-    """The group has not taken anything away, and nobody else is about to repeat the records."""
+    """The group has not revoked the partition, and no other member will repeat the records."""
     machine = forgiving(SITUATIONS[situation]())
     machine.said.clear()
     machine.feed(LogChangeFound((A,), change))
@@ -324,7 +324,7 @@ def test_a_deleted_topic_ends_the_query_and_is_named() -> None:
 
 
 def test_a_deleted_topic_does_not_end_a_query_that_is_ending() -> None:
-    """Regression: it committed the deleted topic until its time to stop was over, and with it all other topics."""
+    """Regression: the query retried a commit with the deleted topic and all others until its time to stop was over."""
     machine = fed(active(A, B), End(Ending.FINISH))
     said = machine.feed(LogChangeFound((A, B), LogChange.DELETED))
     assert not any(isinstance(output, Fail) for output in said)
@@ -354,7 +354,7 @@ def test_a_deleted_topic_that_is_there_again_is_not_deleted_any_more() -> None:
 
 
 def test_a_deleted_topic_is_told_once() -> None:
-    """Several observers find a deleted topic: the requests thread, the log watch and a refused commit."""
+    """The requests thread, the log watch and a refused commit may each find the same deleted topic."""
     machine = forgiving(active())
     assert machine.feed(LogChangeFound((A,), LogChange.DELETED))
     machine.feed(Lose((A,)))
@@ -370,7 +370,7 @@ def test_what_was_in_flight_or_not_committed_of_a_changed_log_is_told() -> None:
 
 
 def test_partition_that_drains_leaves_with_its_log() -> None:
-    """What it waits for is an offset of a log that is gone."""
+    """A draining partition waits for the commit of an offset, but the log of that offset no longer exists."""
     machine = draining(A, B)
     machine.feed(LogChangeFound((A,), LogChange.RECREATED))
     assert set(machine.state.owned) == {B}
@@ -420,7 +420,7 @@ def test_changed_log_of_what_is_not_owned_is_silent(change: LogChange) -> None:
 
 
 def test_topic_that_was_deleted_before_the_group_gave_it_to_anybody_is_told_or_ends_the_query() -> None:
-    """Regression: a run with availableNow waited 330 s for it, and blamed another member."""
+    """Regression: a run with availableNow waited 330 s for the topic, and its error blamed another member."""
     deleted = LogChangeFound((B,), LogChange.DELETED, awaited=True)
     [fail] = active().feed(deleted)
     assert isinstance(fail, Fail)

@@ -38,7 +38,7 @@ UNCLEAR = CommitAnswered("no answer", unclear=True)
 
 
 def found(offset: int | None, by: CommitNote | None = None) -> OffsetsReadBack:
-    """What is read back of A; this query has committed it unless ``by`` says otherwise."""
+    """Return the offset of A that the query reads back, with the note ``by``, or with a note of this query."""
     return OffsetsReadBack({A: None if offset is None else GroupOffset(Offset(offset), by or note("q"))})
 
 
@@ -47,7 +47,7 @@ def foreign(offset: int) -> OffsetsReadBack:
 
 
 def doubted() -> Machine:
-    """[0, 5) is finished, its first commit has no answer, and its second has succeeded."""
+    """Return a machine that has finished [0, 5).  Its first commit got no answer, and its second has succeeded."""
     machine = in_flight()
     machine.finish()
     machine.feed(UNCLEAR, Retry(), CommitAnswered(None))
@@ -65,7 +65,7 @@ def test_without_a_doubt_nothing_is_read_back() -> None:
 
 
 def test_offset_that_has_gone_back_is_committed_again() -> None:
-    """Regression: the group's offset stayed behind, and the next owner repeated what this one had committed."""
+    """Regression: the group's offset stayed too low, and the next owner repeated records of committed batches."""
     machine = doubted()
     assert machine.feed(ReadBack((A,))) == [FetchOffsets((A,))]
     assert machine.feed(ReadBack((A,))) == [], "it has been asked for"
@@ -96,7 +96,7 @@ def test_revoked_partition_leaves_also_if_another_program_has_set_its_offset() -
     "leaves", [End(Ending.FINISH), Revoke((A,))], ids=["the query ends", "the partition is revoked"]
 )
 def test_a_doubt_does_not_end_with_a_read_back_before_a_commit_that_is_to_be_tried_again(leaves: End | Revoke) -> None:
-    """Regression: the query left as if all was well, and its late commit then moved the group's offset back."""
+    """Regression: the query reported a clean end, and then its late commit lowered the group's offset."""
     machine = in_flight()
     machine.finish()
     machine.feed(UNCLEAR, leaves, ReadBack((A,)), found(0))
@@ -183,7 +183,7 @@ def test_what_is_read_back_while_a_commit_is_outstanding_says_nothing() -> None:
 
 @pytest.mark.parametrize("there", [foreign(2), found(None), found(2, note("another", lineage=NEW_LINEAGE))])
 def test_where_a_partition_starts_is_decided_anew_when_its_offset_was_set(there: OffsetsReadBack) -> None:
-    """Regression: with `assign` the next commit overwrote the offset."""
+    """Regression: with `assign`, the next commit overwrote the offset of the other program."""
     machine = active(A, B)
     machine.feed(ReadBack((A, B)))
     assert machine.feed(there) == [FetchPartitionInfo({A: machine.epoch(A)})]

@@ -1,6 +1,6 @@
-"""What the state machine does with a batch of Spark's log that runs again after a restart.
+"""After a restart, the state machine runs a batch of Spark's log again.
 
-What holds over long sequences of inputs is shown in ``tests/simulation``.
+The tests in ``tests/simulation`` check long sequences of inputs.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from tests.coordinator.machine import (
 LOGGED = BatchOffset("q", {A: entry(0, 5), B: entry(0, 5), C: entry(7, 7)})
 
 OF_B = SkipMarker(span(0, 5), 0)
-"""Says that the logged batch did not read B."""
+"""The marker that the logged batch did not read B."""
 
-# ------------------------------------------------------------------------------ what is read
+# ------------------------------------------------------------------------------ ranges to read
 
 
 def test_replay_reads_what_the_log_says_if_nobody_has_come_further() -> None:
@@ -79,7 +79,7 @@ def test_replay_leaves_out_what_somebody_else_has_committed_meanwhile() -> None:
 
 
 def test_replay_reads_again_what_this_query_itself_has_committed() -> None:
-    """A sink may replace what it wrote for a batch: it has to get the same rows, all of them."""
+    """A sink may replace the rows of a batch, and therefore needs exactly the same rows again."""
     machine = restored({}, A, B, unfinished=LOGGED)
     machine.told(A, info(5, by=note(since=0)))
     machine.told(B, info(0, by=note(since=0)))
@@ -91,7 +91,7 @@ def test_replay_reads_again_what_this_query_itself_has_committed() -> None:
 
 
 def test_replay_reads_again_what_others_have_committed_only_above_it() -> None:
-    """They took the partition over where this query had left it."""
+    """The others took the partition over at the offset that this query had reached."""
     machine = restored({}, A, B, unfinished=LOGGED)
     machine.told(A, info(9, by=note("another", since=5, former={"q": 5})))
     machine.told(B, info(0, by=note(since=0)))
@@ -102,7 +102,7 @@ def test_replay_reads_again_what_others_have_committed_only_above_it() -> None:
 
 
 def test_replay_leaves_out_what_two_others_have_processed_in_turn() -> None:
-    """Regression: only the last of them was known, so a batch of which this query had finished nothing was read."""
+    """Regression: the query knew only the last of them, and read a range of which it had finished nothing."""
     machine = restored({}, A, B, unfinished=LOGGED)
     machine.told(A, info(9, by=note("third", since=7, former={"second": 7})))
     machine.told(B, info(0, by=note(since=0)))
@@ -144,11 +144,11 @@ def test_what_others_have_processed_is_forgotten_once_the_batch_is_finished() ->
     assert machine.state.unfinished is None
 
 
-# ------------------------------------------------------------------------------ who owns it
+# ------------------------------------------------------------------------------ ownership
 
 
 def skipping() -> Machine:
-    """A is ours, B is another's, and that is durable."""
+    """Return a machine that owns A, and has a durable marker that it skips B, which another member owns."""
     machine = active(A)
     machine.feed(SkipsStored({B: (OF_B,)}))
     return machine
@@ -174,7 +174,7 @@ def test_range_of_another_member_is_marked_as_skipped_before_the_replay_runs() -
 
 
 def test_skip_that_may_be_durable_holds_although_the_partition_has_come_back() -> None:
-    """Regression: the batch was read, and after a restart the marker said that it was not."""
+    """Regression: the query read the range.  After a restart, the marker said that it had not."""
     machine = active(A)
     [store] = machine.feed(Replay(LOGGED, frozenset({B})))
     machine.feed(Assign((B,)))
@@ -196,7 +196,7 @@ def test_replay_leaves_a_range_of_another_member_to_it() -> None:
 
 
 def test_range_that_was_skipped_once_is_skipped_again_though_it_is_ours_now() -> None:
-    """The sink may hold the batch as it was replayed the first time, without the range."""
+    """The sink may have the batch from its first replay, without the range."""
     machine = skipping()
     machine.feed(Assign((B,)))
     machine.answer(B, 0)
@@ -213,7 +213,7 @@ def test_skipped_range_does_not_count_as_finished() -> None:
 
 
 def test_batch_after_a_skip_has_an_end_that_was_never_logged_before() -> None:
-    """Regression: with the same processed offsets as the skipped batch Spark would take it for nothing new."""
+    """Regression: with the processed offsets of the skipped batch, Spark saw nothing new in it."""
     machine = fed(Machine(), Restored(INITIAL, "q"), Assign((A,)))
     machine.answer(A, 0)
     end = BatchOffset("q", {A: entry(0, 5)})
@@ -248,7 +248,7 @@ def test_range_of_a_topic_that_is_not_subscribed_any_more_is_read_and_not_commit
 
 
 def test_range_of_a_topic_that_is_not_subscribed_any_more_is_left_to_the_query_that_has_it() -> None:
-    """Regression: after a pipeline was split both halves read it."""
+    """Regression: after a pipeline was split, both halves read the range."""
     machine = active(A)
     [store] = machine.feed(Replay(LOGGED, elsewhere=frozenset({B}), orphaned=frozenset({B})))
     assert isinstance(store, StoreSkips)
@@ -291,7 +291,7 @@ AFTER_IT = BatchOffset("q", {A: entry(3, 6), B: entry(3, 6)}, rewinds=1)
 
 
 def test_skip_of_the_finished_batch_is_kept_beside_that_of_the_next_one() -> None:
-    """A later restart looks at both."""
+    """A later restart checks both markers."""
     machine = fed(Machine(), Restored(FINISHED, "q", {B: (SkipMarker.of(FINISHED, B),)}, AFTER_IT), Assign((A,)))
     machine.answer(A, 3)
     assert machine.feed(Replay(AFTER_IT, frozenset({B}))) == [
@@ -329,7 +329,7 @@ def test_only_skips_that_are_not_durable_yet_are_stored() -> None:
 
 
 def test_range_that_another_member_owns_but_this_query_has_committed_is_read_again() -> None:
-    """The commit says that this query has processed it; without its rows the sink would have lost them."""
+    """The commit shows that this query has processed the range.  Without a replay, the sink would lose the rows."""
     machine = active(A)
     assert machine.feed(Replay(LOGGED, frozenset({B}), frozenset({B}))) == [
         events.Replayed(ranges={A: span(0, 5), B: span(0, 5)}, not_owned=(B,), skipped={})
@@ -370,7 +370,7 @@ def test_commit_is_this_querys_own_if_it_covers_the_range_in_the_same_log(
     assert is_own_commit(LOGGED, B, Offset(committed), by) is own
 
 
-# ------------------------------------------------------------------------------ what is gone
+# ------------------------------------------------------------------------------ missing partitions
 
 
 @pytest.mark.parametrize("missing", [{B}, {A, B}], ids=["of one", "of all"])
@@ -383,7 +383,7 @@ def test_replay_of_what_does_not_exist_any_more_ends_the_query(missing: set[Topi
 
 
 def forgiving(machine: Machine) -> Machine:
-    """The same, with ``failOnDataLoss=false``."""
+    """Set ``failOnDataLoss=false`` for ``machine``, and return it."""
     machine.state = replace(machine.state, policy=replace(machine.state.policy, fail_on_data_loss=False))
     return machine
 
@@ -408,7 +408,7 @@ def test_missing_partition_that_the_batch_does_not_read_is_of_no_interest() -> N
 
 
 def test_processed_offset_of_a_truncated_log_does_not_come_back_with_a_batch_that_did_not_read_it() -> None:
-    """Regression: the old one was raised again, and the next start took the group's offset for one that was reset."""
+    """Regression: the old processed offset came back, and the next start took the group's offset for a reset."""
     end = BatchOffset("q", {A: entry(0, 5), C: entry(7, 7)})
     machine = forgiving(restored({A: entry(0, 0), C: entry(0, 7)}, A, C, unfinished=end))
     newer = LeaderEpoch(LEADER + 1)
@@ -423,7 +423,7 @@ def test_processed_offset_of_a_truncated_log_does_not_come_back_with_a_batch_tha
 
 
 def test_range_of_another_log_is_skipped() -> None:
-    """The records of its offsets are others now: a batch that ran again with them would not be the same."""
+    """Its offsets now belong to other records, so the batch would differ from its first run."""
     end = BatchOffset("q", {A: entry(0, 5)})
     machine = forgiving(restored({A: entry(0, 0)}, unfinished=end))
     machine.told(A, info(7, by=note("another", since=0, log=NEW_LOG), log=NEW_LOG))

@@ -1,7 +1,7 @@
-"""Where partitions start: what the checkpoint knows, what the cluster says, and when they may be planned.
+"""The state machine decides where partitions start, and when batches may plan them.
 
-What holds over long sequences of inputs is shown in ``tests/simulation``; each single decision in
-``tests/offsets/test_start_position.py``.
+The tests in ``tests/simulation`` check long sequences of inputs.  Those in ``tests/offsets/test_start_position.py``
+check each single decision.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def test_an_unfinished_batch_does_not_move_the_marks() -> None:
 
 
 def test_an_unfinished_batch_that_reads_a_partition_first_tells_where_it_started() -> None:
-    """Without that the start would be resolved anew, and `latest` would leave out what the batch has read."""
+    """Otherwise the query resolves the start again, and `latest` skips the records that the batch has read."""
     machine = Machine()
     unfinished = BatchOffset("q", {A: entry(3, 7), B: entry(4, 6)})
     machine.feed(Restored(BatchOffset("q", {A: entry(3, 3)}), "q", {}, unfinished))
@@ -100,7 +100,7 @@ def test_an_unfinished_batch_that_reads_a_partition_first_tells_where_it_started
 
 
 def test_an_unfinished_batch_of_a_new_log_tells_where_the_query_started_it() -> None:
-    """Regression: that of the old log came back with a restart, and the loss was told, or failed, once more."""
+    """Regression: a restart restored the old log's offset, and the query reported the loss, or failed, once more."""
     unfinished = BatchOffset("q", {A: entry(0, 7, log=NEW_LOG, lineage="l")})
     machine = restored({A: entry(90, 90)}, unfinished=unfinished)
     assert machine.state.processed == {A: processed(0, log=NEW_LOG, lineage="l")}
@@ -175,7 +175,7 @@ def test_first_start_is_marked_with_its_lineage_once_it_is_committed() -> None:
 
 
 def test_start_that_is_not_committed_yet_is_no_processed_offset() -> None:
-    """Regression: the group has no offset, this query has a processed offset, and that looked like deleted offsets."""
+    """Regression: the group had no offset, but this query had a processed offset.  That looked like deleted offsets."""
     machine = starting()
     assert machine.state.processed == {}
     machine.feed(CommitAnswered("refused"), Lose((A,)), Assign((A,)))
@@ -261,7 +261,7 @@ def test_offsets_that_the_checkpoint_knows_change_nothing() -> None:
 def test_late_commit_of_records_that_were_truncated_does_not_make_the_checkpoint_old(
     epoch: LeaderEpoch | None, refused: bool
 ) -> None:
-    """Regression: with plain commits such a commit, arriving during the restart, ended the query."""
+    """Regression: such a plain commit arrived during the restart, and ended the query."""
     machine = restored({A: entry(0, 4)})
     out = machine.feed(OffsetsAtStart({A: GroupOffset(Offset(9), note(since=0), None, epoch)}))
     assert [isinstance(o, Fail) for o in out] == [True] * refused
@@ -269,7 +269,7 @@ def test_late_commit_of_records_that_were_truncated_does_not_make_the_checkpoint
 
 @pytest.mark.parametrize(("offset", "refused"), [(4, False), (9, True)])
 def test_reset_that_was_put_back_before_the_first_batch_says_nothing_of_batches(offset: int, refused: bool) -> None:
-    """Regression: a query that had undone a reset before its first batch was refused when it started again."""
+    """Regression: a query that had undone a reset before its first batch could not start again."""
     machine = restored({})
     out = machine.feed(OffsetsAtStart({A: GroupOffset(Offset(offset), note(since=0, former={ANYBODY: 4}), None)}))
     assert [isinstance(o, Fail) for o in out] == [True] * refused
@@ -277,7 +277,7 @@ def test_reset_that_was_put_back_before_the_first_batch_says_nothing_of_batches(
 
 @pytest.mark.parametrize(("offset", "refused"), [(9, False), (12, True)])
 def test_reset_that_was_put_back_above_the_processed_offset_says_nothing_of_batches(offset: int, refused: bool) -> None:
-    """Regression: as above, where the query had read the partition before, and another query had gone further."""
+    """Regression: as above, if the query had read the partition before, and another query had read further."""
     machine = restored({A: entry(0, 4)})
     out = machine.feed(OffsetsAtStart({A: GroupOffset(Offset(offset), note(since=2, former={ANYBODY: 9}), None)}))
     assert [isinstance(o, Fail) for o in out] == [True] * refused
@@ -318,7 +318,7 @@ def test_accepted_rewind_is_told_and_processed_offsets_go_back() -> None:
 
 
 def test_a_reset_tells_who_has_made_it_wherever_it_went() -> None:
-    """Also one that went on, which is no rewind."""
+    """A reset to a higher offset, which is no rewind, also names its author."""
     for offset, rewound in ((4, True), (20, False)):
         machine = restored({A: entry(0, 9)}, on_rewind=RewindPolicy.GROUP)
         reset = ResetNote("alice@laptop", 1_767_225_600_000, Offset(9))
@@ -346,7 +346,7 @@ def test_group_is_put_back_to_the_checkpoint_beside_the_first_batch() -> None:
 
 
 def test_reset_that_another_query_has_taken_up_is_still_a_reset() -> None:
-    """It has committed since, with a note of its own; the lineage is not that of our processed offset."""
+    """The other query has committed since, with its own note.  Our processed offset has another lineage."""
     by = note("another", since=2, lineage="after the reset")
     [fail] = restored({A: entry(0, 9)}).told(A, info(4, by=by))
     assert isinstance(fail, Fail)
@@ -416,14 +416,14 @@ def test_topic_that_was_created_again_is_told_and_read_from_its_beginning() -> N
 
 
 def test_partition_of_a_recreated_topic_that_was_never_read_is_read_from_its_beginning_too() -> None:
-    """Another partition's processed offset tells that the topic is another one: `startingOffsets` does not apply."""
+    """Another partition's processed offset shows that the topic is a new one, so `startingOffsets` does not apply."""
     machine = restored({B: entry(90, 90)}, A, fail_on_data_loss=False)
     told = machine.told(A, info(None, log=NEW_LOG))
     assert told[0] == events.Recreated(partition=A, position=Offset(0))
 
 
 def test_processed_offsets_of_the_old_log_go_once_the_new_one_has_begun() -> None:
-    """Regression: they stayed in the checkpoint, and ended the query when it was given their partitions years later."""
+    """Regression: they stayed in the checkpoint, and ended the query when it got their partitions years later."""
     machine = restored({A: entry(9, 9), B: entry(90, 90)}, fail_on_data_loss=False)
     machine.told(A, info(None, log=NEW_LOG))
     assert machine.state.processed.keys() == {A, B}, "nothing is durable yet"
@@ -446,7 +446,7 @@ def test_processed_offsets_of_the_old_log_stay_while_their_partitions_are_owned(
 
 
 def test_topic_stays_begun_anew_when_the_partition_that_showed_it_has_moved_away() -> None:
-    """Regression: an answer from before that start sent the next partition to the end of the new log."""
+    """Regression: an answer older than that start sent the next partition to the end of the new log."""
     machine = restored({A: entry(9, 9)}, A, B, fail_on_data_loss=False)
     machine.state = replace(machine.state, policy=replace(machine.state.policy, default=StartingOffset.LATEST))
     machine.told(A, info(None, log=NEW_LOG))
@@ -457,7 +457,7 @@ def test_topic_stays_begun_anew_when_the_partition_that_showed_it_has_moved_away
 
 
 def test_a_group_that_has_lost_its_offsets_of_a_topic_does_not_begin_other_partitions_as_a_new_one() -> None:
-    """Regression: a partition that another query had read began at `startingOffsets`."""
+    """Regression: a partition that another query had read started at `startingOffsets`."""
     [fail] = restored({B: entry(90, 90)}, A).told(A, info(None))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, OffsetRewindError)
@@ -544,14 +544,14 @@ def test_processed_offsets_of_other_topics_are_kept() -> None:
 
 
 def test_processed_offsets_of_what_is_owned_are_not_forgotten() -> None:
-    """The topic is there again, and the group has given it to this member meanwhile."""
+    """The topic exists again, and the group has assigned it to this member."""
     machine = restored({A: entry(0, 9), B: entry(0, 9)}, A)
     machine.feed(Forget(frozenset({"t"})))
     assert machine.state.processed == {A: processed(9), B: processed(9)}
 
 
 def test_processed_offsets_are_not_forgotten_while_their_batch_runs() -> None:
-    """Its end would bring them back, and a batch that runs again needs them."""
+    """The end of the batch would bring them back, and a replay of the batch needs them."""
     machine = active(A)
     machine.plan((A, 12))
     machine.feed(Lose((A,)), Forget(frozenset({"t"})))

@@ -1,4 +1,4 @@
-"""The values of the state: copies keep what they do not change, and processed offsets only rise within one log."""
+"""A copy of a state value changes only the given fields, and processed offsets only rise within one log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FULL = Partition(
 
 
 def test_every_field_of_the_sample_differs_from_its_default() -> None:
-    """Else a copy that loses one would not be seen below, also when a field is added."""
+    """Otherwise the tests below miss a copy that loses a field, for example a new one."""
     assert all(getattr(FULL, name) != default for name, default in Partition._field_defaults.items())
     assert len({*map(repr, FULL)}) == len(FULL)
 

@@ -1,6 +1,6 @@
-"""The table of the state machine, and what cannot happen.
+"""The transition table of the state machine, and inputs that cannot occur.
 
-What holds over long sequences of inputs is shown in ``tests/simulation``.
+The tests in ``tests/simulation`` check long sequences of inputs.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ REACHED: dict[Row, Callable[[], Machine]] = {
 
 
 class NotedTable(dict[Row, Phase | None]):
-    """The table, and which of its rows were looked at."""
+    """The transition table, with a record of the rows that the state machine has read."""
 
     def __init__(self) -> None:
         super().__init__(TRANSITIONS)

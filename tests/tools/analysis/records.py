@@ -1,4 +1,4 @@
-"""Bytes of ``__consumer_offsets``, written field by field as Kafka's schemas have them."""
+"""Bytes of ``__consumer_offsets``, written field by field according to Kafka's schemas."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def offset_value(
 
 
 def assignment(partitions: Sequence[TopicPartition], version: int = 1) -> bytes:
-    """ConsumerProtocolAssignment, which clients write; with null user data."""
+    """Return a ConsumerProtocolAssignment, as clients write it, with null user data."""
     out = Writer(flexible=False)
     out.int16(version)
     topics = sorted({tp.topic for tp in partitions})
@@ -72,7 +72,7 @@ def assignment(partitions: Sequence[TopicPartition], version: int = 1) -> bytes:
 def classic_value(
     members: Mapping[str, bytes], *, version: int = 3, protocol_type: str = "consumer", generation: int = 4
 ) -> bytes:
-    """A classic group; the client id of member ``m`` is ``client-m``."""
+    """Return the value of a classic group.  The client id of member ``m`` is ``client-m``."""
     head, out = Writer(flexible=False), Writer(flexible=version >= 4)
     head.int16(version)
     out.text(protocol_type)
@@ -101,7 +101,7 @@ def classic_value(
 
 
 def flexible() -> Writer:
-    """The value of a record of KIP-848, of version 0."""
+    """Return a writer that begins a value of KIP-848, version 0."""
     out = Writer(flexible=True)
     out.int16(0)
     return out

@@ -27,13 +27,13 @@ def write_checkpoint(
     folder : Path
         The folder.
     *offsets : str
-        A line for each source.  The last finished batch has them, and other batches have none.
+        A line for each source, for the last finished batch.  Other batches have no offsets.
     finished, begun : sequence of int
-        The batches of the two logs.
+        The batches in ``commits`` and in ``offsets``.
     version : int
-        That of the offset log.
+        The version of the offset log.
     starts : mapping of str to str, optional
-        Where each source starts, by its name.
+        The start of each source, by its name.
     """
     for log in ("offsets", "commits", "sources"):
         (folder / log).mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets``: every version of their schemas, tombstones, and bytes that are none."""
+"""Records of ``__consumer_offsets``: every version of their schemas, tombstones, and invalid bytes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ WRITTEN_MEMBER_KEY = WRITTEN_KEY + "00163661786e762b454d54386d6e4a32355a6e793676
     ],
 )
 def test_what_kafka_4_3_has_written_is_read(key: str, value: str, record: GroupRecord) -> None:
-    """Bytes of a broker, written down: not made by the code that the other tests make bytes with."""
+    """A real broker has written these bytes.  Test code makes the bytes of the other tests."""
     assert decode(bytes.fromhex(key), bytes.fromhex(value)) == record
 
 
@@ -249,7 +249,7 @@ values = st.builds(
 
 @given(values, st.integers(0, 400), st.integers(0, 255))
 def test_the_short_way_says_what_the_long_one_does(value: bytes, at: int, byte: int) -> None:
-    """Of whole values, and of damaged ones: cut off, longer, or with another byte somewhere."""
+    """The values are whole or damaged: cut off, longer, or with one wrong byte."""
     damaged = bytearray(value)
     damaged[at % len(value)] = byte
     for found in (value, value[:at], value + bytes([byte]), bytes(damaged)):

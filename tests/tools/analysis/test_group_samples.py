@@ -1,4 +1,4 @@
-"""What two looks at a group tell."""
+"""Rates, rebalances and changes between two polls of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log of a group says of its offsets, one step after the other."""
+"""The history of a group's offsets, step by step, from its log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def gone(tp: TopicPartition = TP) -> Pair:
 
 
 def group(*members: str) -> Pair:
-    """A classic group in which the first member has the partition."""
+    """Return the record of a classic group whose first member owns the partition."""
     given = {name: records.assignment([TP] if name == members[0] else []) for name in members}
     return records.key(2, GROUP), records.classic_value(given)
 
@@ -84,7 +84,7 @@ def group_empty() -> Pair:
 
 
 def test_a_zero_byte_after_our_metadata_does_not_hide_it() -> None:
-    """The binding of librdkafka commits it along."""
+    """librdkafka's Python binding commits the zero byte with the metadata."""
     key, _ = ours(3)
     note = CommitNote("query-1", TOPIC_ID, 1, Offset(0), "l").encode()
     (entry,) = history((key, records.offset_value(3, metadata=f"{note}\0")))

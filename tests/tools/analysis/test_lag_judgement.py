@@ -1,4 +1,4 @@
-"""A lag, judged by the commits of a log, the timestamps of records, and the rules of Burrow."""
+"""The judgement of a lag, from the commits of a log, the timestamps of records, and the rules of Burrow."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def status(commits: Mapping[float, int], log: Mapping[float, int], end: int) -> 
 
 
 def judgement(commits: Mapping[float, int], log: Mapping[float, int], end: int) -> Judgement | None:
-    """The verdict; commits and appended records by their age in seconds, the records with the offset they begin at."""
+    """Return the verdict on offsets committed, and records appended, at these ages in seconds."""
     logged = [
         LoggedRecord(n, NOW, decode(records.offset_key(), records.offset_value(offset, time_ms=NOW - int(age * 1000))))
         for n, (age, offset) in enumerate(commits.items())
@@ -62,7 +62,7 @@ def judgement(commits: Mapping[float, int], log: Mapping[float, int], end: int) 
 
 END = 5000
 STEADY = {float(age): END - 10 * age for age in range(500, -1, -1)}
-"""Ten records a second."""
+"""A log that grows by ten records a second."""
 
 
 def test_no_lag_is_ok_and_the_past_is_not_asked_for() -> None:
@@ -93,7 +93,7 @@ def test_no_commits_any_more_are_a_stop() -> None:
 
 
 def test_records_that_came_a_moment_ago_stop_nobody_who_had_read_everything() -> None:
-    """An idle topic: the group had no reason to commit, for an hour and longer."""
+    """The topic was idle, so the group had no reason to commit for an hour or longer."""
     assert status({}, {1.0: 5, 0.5: 6}, 7) is Status.OK
     assert status({2000.0: 4, 1999.0: 5}, {1.0: 5, 0.5: 6}, 7) is Status.OK
 
@@ -103,7 +103,7 @@ def test_an_offset_that_went_back_is_a_rewind_however_close_the_commits_are() ->
 
 
 def test_few_commits_show_no_stall_and_no_stop_before_a_minute() -> None:
-    """A group that has just begun, with everything before it."""
+    """The group has just started, and has read nothing yet."""
     assert status({3.0: 300, 1.5: 300}, STEADY, END) is Status.OK
     assert status({50.0: 300}, STEADY, END) is Status.OK
     assert status({62.0: 300, 61.0: 310}, STEADY, END) is Status.STOP
@@ -115,7 +115,7 @@ def test_a_group_is_judged_by_its_partitions() -> None:
 
 
 def test_how_long_a_lag_lasts_is_told_by_how_it_fell() -> None:
-    # Twenty a second are committed, ten come.
+    # The group commits twenty records a second, and the log grows by ten.
     judged = judgement({6.0: END - 260, 4.0: END - 220, 2.0: END - 180}, STEADY, END)
     assert judged is not None
     assert judged.status is Status.OK

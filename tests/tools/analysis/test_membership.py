@@ -1,4 +1,4 @@
-"""Who was in a group at each place of its log."""
+"""The members of a group at each point of its log."""
 
 from __future__ import annotations
 

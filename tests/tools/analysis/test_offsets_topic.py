@@ -1,4 +1,4 @@
-"""Which partition of the offsets topic holds a group.  The hashes were computed by Java."""
+"""The partition of the offsets topic that holds a group.  Java has computed the hashes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_hash_is_that_of_java(text: str, found: int) -> None:
     [
         ("orders-etl", 50, 19),
         ("nobody", 4, 1),
-        ("polygenelubricants", 50, 0),  # whose absolute value 32 bits cannot hold: Kafka takes 0
+        ("polygenelubricants", 50, 0),  # 32 bits cannot hold its absolute value, so Kafka takes 0
         ("anything", 1, 0),
     ],
 )

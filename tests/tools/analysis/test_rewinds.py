@@ -1,4 +1,4 @@
-"""Offsets that went back, were moved on by somebody else, or have ended."""
+"""Offsets that went back, that an outsider moved forth, or that have ended."""
 
 from __future__ import annotations
 

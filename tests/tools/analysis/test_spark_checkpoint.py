@@ -1,4 +1,4 @@
-"""What a checkpoint of Spark's own Kafka source says, and what is refused."""
+"""The offsets in a checkpoint of Spark's own Kafka source, and checkpoints that are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_both_versions_of_the_offset_log_are_read(tmp_path: Path, version: int, 
 
 
 def test_the_last_batch_counts_that_is_finished(tmp_path: Path) -> None:
-    """By number: 10 comes after 9."""
+    """Batches are compared as numbers: 10 comes after 9."""
     found = read_checkpoint(str(write_checkpoint(tmp_path, KAFKA, finished=(9, 10), begun=(9, 10, 11))))
     assert (found.finished, found.unfinished) == (10, 11)
     assert offsets_of(found) == {"orders-0": 7}
@@ -39,7 +39,7 @@ def test_the_last_batch_counts_that_is_finished(tmp_path: Path) -> None:
 def test_a_query_without_a_finished_batch_begins_where_its_source_has_stored(
     tmp_path: Path, begun: tuple[int, ...]
 ) -> None:
-    """With ``startingOffsets=latest``, so records that came since must not be skipped."""
+    """With ``startingOffsets=latest``, the reader must not skip the records since the stored start."""
     starts = {"0": KAFKA, "1": '{"path":"file:///x","timestamp":1,"batchId":0}', "2": "1795578131305"}
     found = read_checkpoint(str(write_checkpoint(tmp_path, "-", finished=(), begun=begun, starts=starts)))
     assert (found.finished, found.unfinished) == (None, 0 if begun else None)
@@ -47,7 +47,7 @@ def test_a_query_without_a_finished_batch_begins_where_its_source_has_stored(
 
 
 def test_of_several_sources_one_is_chosen(tmp_path: Path) -> None:
-    """And others than Kafka's do not count."""
+    """Sources other than Kafka's do not count."""
     rate, files, ours = "4", '{"logOffset":3}', '{"version": 1, "query": "q", "topics": {}}'
     found = read_checkpoint(str(write_checkpoint(tmp_path, rate, KAFKA, files, OTHER, ours, "-")))
     assert offsets_of(found, "1") == {"orders-0": 7}

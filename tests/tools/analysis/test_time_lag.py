@@ -1,4 +1,4 @@
-"""How far behind in time, against logs of which everything is known."""
+"""The time lag, compared with logs whose records are all known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW = 1_767_225_600_000
 
 @dataclass
 class Log:
-    """Records by offset, with their times in milliseconds; answers as a leader does."""
+    """A log that answers like a leader: the time of each record in milliseconds, by offset."""
 
     times: Mapping[int, int]
     asked: list[int] = field(default_factory=list)
@@ -49,7 +49,7 @@ def test_a_day_takes_few_questions() -> None:
     at=st.integers(0, 29),
 )
 def test_it_lies_between_the_neighbours_of_the_offset(gaps: list[int], missing: set[int], at: int) -> None:
-    """Also where times are the same, and where records are missing: compacted, or markers of transactions."""
+    """Times may be equal, and records may be missing: compacted ones, or transaction markers."""
     time, times = NOW - sum(gaps), {}
     for offset, gap in enumerate(gaps):
         time += gap

@@ -1,4 +1,4 @@
-"""From events to who had which partition when."""
+"""Timelines of the owners of partitions, from events."""
 
 from __future__ import annotations
 

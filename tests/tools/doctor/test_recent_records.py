@@ -1,4 +1,4 @@
-"""What is taken from the records of a group."""
+"""The facts that the doctor takes from the records of a group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MINUTE = 60_000
 
 
 def logged(*of: tuple[int, bytes, bytes | None]) -> Sequence[LoggedRecord]:
-    """Records by their age in minutes."""
+    """Return records with these ages in minutes."""
     return [LoggedRecord(n, NOW - age * MINUTE, decode(key, value)) for n, (age, key, value) in enumerate(of)]
 
 
@@ -55,7 +55,7 @@ def test_who_has_borne_an_instance_id_is_told_in_turn() -> None:
 def test_the_longest_times_between_two_commits_of_one_member_are_kept() -> None:
     of = [group(50, "a"), commit(40, 10), commit(30, 20), commit(29, 20), commit(28, 30)]
     found = recent(logged(*of), {}, now_ms=NOW)
-    # The same offset again is a sign of life, and ends no batch.
+    # A repeated commit of an offset shows that the member lives, but ends no batch.
     assert found.intervals == {
         TP: [CommitInterval(600.0, NOW - 40 * MINUTE, 10, "a"), CommitInterval(120.0, NOW - 30 * MINUTE, 20, "a")]
     }

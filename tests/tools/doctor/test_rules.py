@@ -1,4 +1,4 @@
-"""One rule after the other: what it says, and what it is silent about."""
+"""Each rule: the facts that it reports, and those that it ignores."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_a_lag_that_describe_calls_a_problem_is_a_finding(status: Status, code: 
 
 
 def test_each_topic_of_a_finding_is_named() -> None:
-    """Regression: of many partitions eight were named, so ``doctor ... | grep TOPIC`` missed the other topics."""
+    """Regression: a finding named only eight partitions, so ``doctor ... | grep TOPIC`` missed the other topics."""
     (facts,) = partition(status=Status.STOP).values()
     many = {TopicPartition("orders", n): facts for n in range(12)} | {TopicPartition("returns", 0): facts}
     assert one(partitions=many).subject == "orders (12 partitions), returns (1 partition)"
