@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from integration.oracles import Event, Member
+from integration.oracles import Event, Member, Window
 from integration.sink import Delivery
 
 STAGES = ("revoked", "finished", "committed", "released", "assigned", "started", "planned", "rows")
@@ -58,14 +58,6 @@ class Pause(NamedTuple):
     member: str
     begin: float
     end: float
-
-
-class Window(NamedTuple):
-    """A time that does not count, for one member, or for all members if ``member`` is None."""
-
-    begin: float
-    end: float
-    member: str | None = None
 
 
 def hand_overs(members: Sequence[Member]) -> list[HandOver]:

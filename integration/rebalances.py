@@ -24,9 +24,9 @@ import pyspark_kafka_group
 from integration.arguments import new_folder
 from integration.cluster import Stream
 from integration.database_sink import WITH_TABLE, WITHOUT, DatabaseSink, rows_of, tables
-from integration.hand_overs import Window, outside, pauses, percentile
+from integration.hand_overs import outside, pauses, percentile
 from integration.monitor import GroupMonitor, read_commits
-from integration.oracles import Member
+from integration.oracles import Member, Window
 from integration.pipelines import TOO_BUSY, Pipeline, wait_for
 from integration.report import Recording, Report, judge, table
 from integration.sink import Delivery, runs

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from integration.burrow import Ends, evaluate_history, judge_burrow
-from integration.hand_overs import STAGES, HandOver, Window, hand_overs, outside, pauses, percentile
+from integration.hand_overs import STAGES, HandOver, hand_overs, outside, pauses, percentile
 from integration.oracles import (
     SHOWN,
     Committed,
     Member,
     Produced,
     Reset,
+    Window,
     judge_commits_follow_sinks,
     judge_deliveries,
     judge_members,
@@ -44,9 +45,10 @@ class Recording:
         Every commit, from Kafka's own log of commits.
     disturbed : list of Window
         The times in which pauses have a cause other than a rebalance.
-    back : list of float
-        The times from which queries could continue after a fault that stopped them all, such as the loss of the only
-        broker.
+    away : list of Window
+        The times in which no query could continue, for example without any broker or any application.
+    late : list of Window
+        The times in which a delayed plain commit may arrive.
     resets : list of Reset
         The resets of the group's offsets.
     transactions : Transactions
@@ -71,7 +73,8 @@ class Recording:
     ends: Sequence[Ends]
     commits: Sequence[Committed]
     disturbed: Sequence[Window] = ()
-    back: Sequence[float] = ()
+    away: Sequence[Window] = ()
+    late: Sequence[Window] = ()
     resets: Sequence[Reset] = ()
     longest_standstill_s: float = 120.0
     ready: float = 0.0
@@ -100,14 +103,14 @@ def judge(recording: Recording) -> Report:
         "of what happened meanwhile": recording.problems,
         "of delivery": verdict.violations,
         "of the members": judge_members(recording.members),
-        "of sampled offsets": judge_rising(recording.samples, recording.resets),
+        "of sampled offsets": judge_rising(recording.samples, recording.resets, recording.late),
         "of progress": judge_progress(
             [sample for sample in recording.samples if sample.time >= recording.ready],
             lambda tp, time: _end_of(recording.ends, tp, time),
             recording.longest_standstill_s,
-            recording.back,
+            recording.away,
         ),
-        "of commits": judge_rising(recording.commits, recording.resets),
+        "of commits": judge_rising(recording.commits, recording.resets, recording.late),
         "of stalls": judge_stalls(
             recording.members,
             lambda tp, time: _end_of(recording.ends, tp, time),

@@ -228,6 +228,7 @@ def restore_checkpoint(scene: Scene, one: Supervised, draw: random.Random) -> st
     scene.over.wait(draw.uniform(2.0, 15.0))
     one.held = True
     try:
+        one.faults.append("restore checkpoint")  # it may have ended and started meanwhile, of an earlier fault
         one.application.send(SIGKILL)
         wait(scene, lambda: not one.running)
         newest = one.application.finished_batch

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from integration.cluster import Stream, log_ends
-from integration.hand_overs import Window
 from integration.monitor import GroupMonitor, read_commits
-from integration.oracles import Member
+from integration.oracles import Member, Window
 from integration.pipelines import TOO_BUSY, Application, wait_for
 from integration.report import Recording, Report, judge
 from integration.soak.chaos import LETHAL, Chaos
@@ -162,7 +161,8 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
                 commits=commits,
                 ready=ready,
                 disturbed=_disturbed(chaos.done),
-                back=[*supervisor.back, *(f.end for f in chaos.done if _stops_all(f, soak.brokers))],
+                away=[*supervisor.away, *(Window(f.begin, f.end) for f in chaos.done if _stops_all(f, soak.brokers))],
+                late=[Window(f.begin, f.end + _GRACE_S) for f in chaos.done if _delays_a_plain_commit(f)],
                 resets=scene.resets,
                 problems=problems,
                 transactions=transactions.transactions,
@@ -328,6 +328,10 @@ def unexpected(endings: Sequence[Ending]) -> list[str]:
 def _stops_all(fault: Done, brokers: int) -> bool:
     """Return whether the fault stopped all applications."""
     return fault.kind == "reset offsets" or (fault.victim.startswith("broker") and brokers == 1)
+
+
+def _delays_a_plain_commit(fault: Done) -> bool:
+    return fault.kind == "late commit" and fault.detail.startswith("request 8 ")
 
 
 def _disturbed(faults: Sequence[Done]) -> list[Window]:

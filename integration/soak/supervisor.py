@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from integration.oracles import Window
 from integration.pipelines import Application, read_events
 
 _TICK_S = 0.2
@@ -180,8 +181,8 @@ class Supervisor:
     ----------
     endings : list of Ending
         All ends of processes, including clean ones.
-    back : list of float
-        The times at which an application joined while no other was a member.
+    away : list of Window
+        The times in which no application was a member of the group.
     problems : list of str
         The events that should not have happened.
     """
@@ -189,11 +190,12 @@ class Supervisor:
     def __init__(self, applications: Sequence[Supervised]) -> None:
         self.applications = applications
         self.endings: list[Ending] = []
-        self.back: list[float] = []
+        self.away: list[Window] = []
         self.problems: list[str] = []
         self._restart = True
         self._lock = threading.Lock()
         self._reading: set[str] = set()
+        self._away_since = time.time()
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(one,), name=f"supervisor-{one.name}", daemon=True)
@@ -237,9 +239,12 @@ class Supervisor:
 
     def _note(self, one: Supervised) -> None:
         with self._lock:
-            if not one.reads:
+            before = len(self._reading)
+            if one.reads:
+                self._reading.add(one.name)
+            else:
                 self._reading.discard(one.name)
-                return
-            if not self._reading:
-                self.back.append(time.time())
-            self._reading.add(one.name)
+            if before and not self._reading:
+                self._away_since = time.time()
+            elif self._reading and not before:
+                self.away.append(Window(self._away_since, time.time()))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from integration.hand_overs import Window, hand_overs, outside, pauses, percentile
-from integration.oracles import Member
+from integration.hand_overs import hand_overs, outside, pauses, percentile
+from integration.oracles import Member, Window
 from integration.sink import Delivery
 
 TP = "t-0"

@@ -8,6 +8,7 @@ from integration.oracles import (
     Committed,
     Member,
     Reset,
+    Window,
     declared,
     judge_commits_follow_sinks,
     judge_deliveries,
@@ -167,6 +168,14 @@ def test_an_offset_that_an_operator_has_set_back_may_go_back_until_it_is_put_bac
     assert "from 6 (at 4.000) to 4" in problem
 
 
+def test_a_delayed_plain_commit_may_move_an_offset_back_if_the_query_restores_it() -> None:
+    history = [Committed(1.0, TP, 6), Committed(2.0, TP, 4), Committed(5.0, TP, 7)]
+    assert judge_rising(history, late=[Window(1.5, 2.5)]) == []
+    assert judge_rising(history, late=[Window(3.0, 9.0)])
+    assert judge_rising(history[:2], late=[Window(1.5, 2.5)])
+    assert judge_rising([*history[:2], Committed(60.0, TP, 7)], late=[Window(1.5, 2.5)])
+
+
 def test_a_commit_of_what_no_sink_holds_yet_is_named() -> None:
     deliveries = [delivery(0, 5, at=1.0), delivery(5, 8, member="b", at=3.0)]
     commits = [Committed(1.5, TP, 5), Committed(3.5, TP, 8)]
@@ -190,9 +199,10 @@ def test_a_partition_that_stands_still_with_a_lag_is_told_once() -> None:
 
 def test_nobody_can_go_on_without_any_broker() -> None:
     samples = [Committed(float(t), TP, 5) for t in range(30)]
-    assert judge_progress(samples, lambda *_: 100, longest_s=10.0, back=[9.0, 19.0]) == []
-    (problem,) = judge_progress(samples, lambda *_: 100, longest_s=10.0, back=[9.0, 18.0])
+    assert judge_progress(samples, lambda *_: 100, longest_s=10.0, away=[Window(2.0, 9.0), Window(15.0, 19.0)]) == []
+    (problem,) = judge_progress(samples, lambda *_: 100, longest_s=10.0, away=[Window(2.0, 9.0), Window(15.0, 18.0)])
     assert problem.endswith("from 18.000 on")
+    assert judge_progress(samples, lambda *_: 100, longest_s=10.0, away=[Window(4.0, 40.0)]) == []
 
 
 def test_a_partition_without_lag_or_with_progress_does_not_stand_still() -> None:

@@ -69,21 +69,20 @@ def test_on_a_spark_cluster_one_application_that_is_up_stays(up: int, tmp_path: 
     assert all(one.faults == [] and not one.stopping for one in applications)
 
 
-def test_the_first_application_that_reads_again_is_noted_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_supervisor_notes_the_times_without_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (Supervised(Application(tmp_path, f"app{n}", {}), random.Random(n)) for n in range(2))
     monkeypatch.setattr(Supervised, "tick", lambda _self, *, restart: (None, []))
     with closing(Supervisor([first, second])) as supervisor:
         supervisor.start()
         for one in (first, second):
             one.running = one.joined = True
-            wait_for(lambda: len(supervisor.back) == 1, "the first one counts, and the second does not")
+            wait_for(lambda: len(supervisor.away) == 1, "the first one ends the time without a reader")
             time.sleep(0.5)
         first.running = second.running = False
         time.sleep(0.5)
         second.running = True
-        wait_for(lambda: len(supervisor.back) == 2, "after a time without readers it counts again")
+        wait_for(lambda: len(supervisor.away) == 2, "a second time without a reader is over")
+    assert supervisor.away[1].begin < supervisor.away[1].end
 
 
 # Prints the lines of Spark's master and worker, starts a child and stays alive.  Tests of start and end need no more.
