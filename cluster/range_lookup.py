@@ -67,8 +67,8 @@ class RangeLookup:
         """Close the connections."""
         self._cluster.close()
 
-    def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
-        """Return what the cluster knows of these topics.
+    def topics(self, names: Collection[str], *, option: str = "subscribe") -> dict[str, TopicInfo]:
+        """Return what the cluster knows of these topics, which ``option`` names.
 
         Raises
         ------
@@ -86,7 +86,7 @@ class RangeLookup:
             }
             if all(name in topics for name in names):
                 return topics
-        raise UnknownTopicError([name for name in names if name not in topics])
+        raise UnknownTopicError([name for name in names if name not in topics], option=option)
 
     def matching(self, pattern: str) -> dict[str, TopicInfo]:
         """Return the topics whose whole name matches, without Kafka's own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 
 from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
@@ -44,13 +45,15 @@ class TopicPattern:
         self._offsets = offsets
         self._fail = fail
         self._look_at = Deadline.after(refresh_s)
+        self._looking: Future[None] | None = None
         self._matching: frozenset[str] | None = None  # at the last check; written by the worker
 
     def matching(self) -> frozenset[str] | None:
         """Return the topics of the last check, None before the first; begin another check if one is due."""
-        if self._look_at.passed:
+        # The worker also serves starts of partitions, so only one check waits in its queue.
+        if self._look_at.passed and (self._looking is None or self._looking.done()):
             self._look_at = Deadline.after(self._refresh_s)
-            self._worker.submit(self._look)
+            self._looking = self._worker.submit(self._look)
         return self._matching
 
     def _look(self) -> None:

@@ -89,10 +89,9 @@ def _cut(task: Task, parts: int) -> list[Task]:
         return [task]
     (tp, r), found = next(iter(task.items())), []
     at = r.start
-    for left in range(parts, 0, -1):
+    for left in range(min(parts, r.size), 0, -1):
         until = Offset(at + (r.until - at) // left)
-        if until > at:
-            found.append({tp: OffsetRange(at, until)})
+        found.append({tp: OffsetRange(at, until)})
         at = until
     return found
 

@@ -80,6 +80,8 @@ class KafkaProperty:
         The possible values; empty if there is no such list.
     unit : str
         The unit, if the value must be a whole number because this source calculates with it.  Empty otherwise.
+    least, most : int
+        The range of that number, as librdkafka has it.
     classic_only : bool
         Whether it exists only in the classic group protocol.
     refusal : Refusal or None
@@ -99,6 +101,8 @@ class KafkaProperty:
     own_connections: OwnConnections | None = None
     values: tuple[str, ...] = ()
     unit: str = ""
+    least: int = 0
+    most: int = 0
     classic_only: bool = False
     refusal: Refusal | None = None
     default_text: str = ""
@@ -166,6 +170,8 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         applies_to=_MEMBER,
         default="45000",  # of librdkafka, of the Java client, and of brokers for the consumer protocol
         unit="milliseconds",
+        least=1,
+        most=3_600_000,
         classic_only=True,
         doc="How long the group keeps the partitions of a member that died. Classic protocol only; under `consumer` "
         "the broker decides.",
@@ -179,6 +185,8 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         # 3000.
         default="250",
         unit="milliseconds",
+        least=1,
+        most=3_600_000,
         classic_only=True,
         doc="How soon members learn of a rebalance; the default is at most a third of the session timeout. With some "
         "hundred members, 3000 spares their coordinator. Classic protocol only.",
@@ -188,11 +196,17 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         applies_to=_MEMBER,
         default="300000",  # of librdkafka and of the Java client
         unit="milliseconds",
+        least=1,
+        most=86_400_000,
         doc="The longest time that the group waits for a member that hands partitions over.",
     ),
     KafkaProperty(
         key="topic.metadata.refresh.interval.ms",
+        applies_to=EVERY_CLIENT,
         own_connections=_IGNORED,
+        unit="milliseconds",
+        least=1,
+        most=3_600_000,
         default="30000",  # librdkafka's own default is 5 minutes
         sent_to=frozenset({ClientKind.MEMBER}),
         doc="How soon the query finds new topics that match subscribePattern. Under the classic protocol, also how "
@@ -200,8 +214,11 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="metadata.max.age.ms",
+        applies_to=EVERY_CLIENT,
         own_connections=_IGNORED,
         unit="milliseconds",
+        least=1,
+        most=86_400_000,
         default="30000",
         doc="The Java client's name for the same, for queries that come from Spark's own source. It counts if it is "
         "lower, down to 1000.",
@@ -210,6 +227,8 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         key="receive.message.max.bytes",
         own_connections=_USED,
         unit="bytes",
+        least=1000,
+        most=2**31 - 1,
         default="100000000",  # of librdkafka.  Kafka's default of message.max.bytes is a hundredth of it
         doc="The largest size of a record batch, both as it is sent and after decompression. A larger one is an error. "
         "Executors need twice as much memory.",
@@ -218,6 +237,8 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         key="fetch.wait.max.ms",
         own_connections=_USED,
         unit="milliseconds",
+        least=0,
+        most=300_000,
         default_text="20 to 4000",
         doc="How long a broker may look for records that it does not have at hand. With tiered storage before Kafka "
         "3.8, set it to the time that this storage takes, for example 1000. Ranges that end in control records then "
@@ -314,6 +335,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     # Properties that this source sets.
     KafkaProperty(
         key="reconnect.backoff.ms",
+        applies_to=EVERY_CLIENT,
         own_connections=_IGNORED,
         # A new client waits half of this before it can use its first connection (librdkafka 2.16,
         # `rd_kafka_connect_any`), and a query starts two, one after the other.  With librdkafka's 100 each costs
@@ -331,6 +353,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="allow.auto.create.topics",
+        applies_to=EVERY_CLIENT,
         own_connections=_IGNORED,
         # Reading a deleted topic must not bring it back, empty.
         forced={ClientKind.READER: "false"},
@@ -353,13 +376,22 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     # Deliberate: no more than librdkafka's own default, so no client gets it.  4 MB read no faster from a near broker,
     # but brought the first record of a range in 45 ms instead of 10, and fetched more beyond the end of a short range.
     # If the round trip exceeds some 10 ms, a higher value pays.
-    KafkaProperty(key="fetch.message.max.bytes", own_connections=_USED, unit="bytes", default=str(1024 * 1024)),
+    KafkaProperty(
+        key="fetch.message.max.bytes",
+        own_connections=_USED,
+        unit="bytes",
+        least=1,
+        most=10**9,
+        default=str(1024 * 1024),
+    ),
     # Limits of fetching ahead; the first one that is reached counts.  At some 0.7 million records/s and 70 MB/s of one
     # reader they cover 0.15 s, ample for fetch.queue.backoff.ms.  An executor holds this once per running task.
     KafkaProperty(
         key="queued.max.messages.kbytes",
         own_connections=_USED,
         unit="kilobytes",
+        least=1,
+        most=2**21 - 1,
         default=str(32 * 1024),
         sent_to=_READER,
     ),
@@ -458,8 +490,36 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     # These tune how librdkafka waits, retries, buffers and logs.  Our own connections do none of that.  Deliberate:
     # socket buffers are among them, because the system sizes ours.
-    *_connection(_IGNORED, "debug", "api.version.*", "broker.*", "connections.*", "metadata.*", "reconnect.*"),
-    *_connection(_IGNORED, "retry.backoff.*", "socket.*", "topic.metadata.*", "allow.auto.*"),
+    # Deliberate: no families, so that librdkafka checks a name that is not among them.
+    *_connection(
+        _IGNORED,
+        "api.version.fallback.ms",
+        "api.version.request",
+        "api.version.request.timeout.ms",
+        "broker.address.ttl",
+        "broker.version.fallback",
+        "connections.max.idle.ms",
+        "debug",
+        "metadata.recovery.rebootstrap.trigger.ms",
+        "metadata.recovery.strategy",
+        "metadata.request.timeout.ms",
+        "reconnect.backoff.jitter.ms",
+        "reconnect.backoff.max.ms",
+        "retry.backoff.max.ms",
+        "retry.backoff.ms",
+        "socket.blocking.max.ms",
+        "socket.connection.setup.timeout.ms",
+        "socket.keepalive.enable",
+        "socket.max.fails",
+        "socket.nagle.disable",
+        "socket.receive.buffer.bytes",
+        "socket.send.buffer.bytes",
+        "socket.timeout.ms",
+        "topic.metadata.propagation.max.ms",
+        "topic.metadata.refresh.fast.cnt",
+        "topic.metadata.refresh.fast.interval.ms",
+        "topic.metadata.refresh.sparse",
+    ),
 )
 
 _ROWS = {row.key: row for row in PROPERTIES if not row.key.endswith("*")}
@@ -489,6 +549,11 @@ def default_of(key: str) -> str:
     if value is None:
         raise ValueError(f"{key} has no default")
     return value
+
+
+def row_of(key: str) -> KafkaProperty:
+    """Return the row of a property of the table."""
+    return _ROWS[key]
 
 
 def applies_to(key: str) -> frozenset[ClientKind]:

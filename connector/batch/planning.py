@@ -62,7 +62,9 @@ def topics_of(settings: BatchSettings, lookup: RangeLookup) -> dict[str, TopicIn
     """Return the topics to read."""
     if settings.pattern is not None:
         return lookup.matching(settings.pattern)
-    return lookup.topics(settings.topics or sorted({tp.topic for tp in settings.assigned}))
+    if settings.assigned:
+        return lookup.topics(sorted({tp.topic for tp in settings.assigned}), option="assign")
+    return lookup.topics(settings.topics)
 
 
 def partitions_of(settings: BatchSettings, topics: Mapping[str, TopicInfo]) -> list[TopicPartition]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark_kafka_group.cluster.properties.secret_references import resolved
 from pyspark_kafka_group.offsets.errors import OptionError, SchemaRegistryError
 from pyspark_kafka_group.offsets.redaction import keep_secret, redact
-from pyspark_kafka_group.options.format_settings import REGISTRY
+from pyspark_kafka_group.options.format_settings import REGISTRY, check_registry_url
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
@@ -122,6 +122,7 @@ class Registry:
         from confluent_kafka.schema_registry import SchemaRegistryClient
 
         keep_secret({key: value for key, value in config.items() if self._properties[key] != value})
+        check_registry_url(config["url"])
         self._secrets = config
         self._shown = _without_user(config["url"])
         token = config.get("bearer.auth.token")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from pyspark_kafka_group.cluster.properties.secret_references import check_references
+from pyspark_kafka_group.cluster.properties.secret_references import check_references, refers
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.options.option import ParsedOptions
 from pyspark_kafka_group.options.start_options import Strategy
@@ -196,10 +196,24 @@ def _check_registry(formats: Formats, given: Mapping[str, str]) -> None:
         raise OptionError(first, "it changes nothing: no column needs a registry.", "Add valueFormat=avro or protobuf.")
     if "url" not in formats.registry:
         raise OptionError(f"{REGISTRY}url", "it is missing.", "Write one such as 'https://registry.example:8081'.")
+    if not refers(formats.registry["url"]):
+        check_registry_url(formats.registry["url"])
     if "basic.auth.user.info" in formats.registry and "bearer.auth.token" in formats.registry:
         raise OptionError(
             f"{REGISTRY}bearer.auth.token", "it is given together with basic.auth.user.info.", "Remove one."
         )
+
+
+def check_registry_url(urls: str) -> None:
+    """Refuse a password that clients would read as part of the host or the path, and show in their errors."""
+    for url in urls.split(","):
+        user, at, _ = url.rpartition("@")
+        if at and re.search(r"[/?#\s]", user.strip().partition("://")[2]):
+            raise OptionError(
+                f"{REGISTRY}url",
+                "the user or the password before the @ has a character that ends them: / or ? or # or a blank.",
+                f"Encode it, as in %2F, or use {REGISTRY}basic.auth.user.info instead.",
+            )
 
 
 def _check_policy(formats: Formats, given: Mapping[str, str], read: Strategy) -> None:

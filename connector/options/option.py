@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -99,8 +99,8 @@ class ParsedOptions:
         The values of all options of the table, by documented names.
     """
 
-    given: Mapping[str, str]
-    values: Mapping[str, Any]
+    given: Mapping[str, str] = field(repr=False)  # may contain secrets, also the values
+    values: Mapping[str, Any] = field(repr=False)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -148,7 +148,7 @@ def parse_options(
     OptionError
         If an option is unknown or malformed, or not allowed in this kind of read.  The error names the first one.
     """
-    given = _with_databricks({key.lower(): value for key, value in options.items()})
+    given = _with_databricks(_by_name(options))
     for key in given:
         if impossible is not None and key in impossible:
             raise OptionError(*impossible[key])
@@ -160,6 +160,15 @@ def parse_options(
         if (option.batch if batch else option.stream) is Use.NO and option.name in parsed:
             raise OptionError(option.name, *(_STREAM_ONLY if batch else _BATCH_ONLY))
     return parsed
+
+
+def _by_name(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options by names in lower case.  Refuse two values of one option."""
+    given: dict[str, str] = {}
+    for key, value in options.items():
+        if given.setdefault(key.lower(), value) != value:
+            raise OptionError(key, "it is given twice, with different values.", "Remove one.")
+    return given
 
 
 def _with_databricks(given: Mapping[str, str]) -> dict[str, str]:

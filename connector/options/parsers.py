@@ -35,10 +35,8 @@ def boolean(text: str) -> bool:
 
 
 def _number(text: str, lowest: int, what: str, remedy: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
+    # Deliberate: not int() alone, which also reads 1_000 and the digits of other scripts.
+    value = int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,30}\s*", text) else -1
     if not lowest <= value <= _MAX_LONG:
         raise MalformedError(f"{text!r} is not {what}.", remedy)
     return value
@@ -107,9 +105,9 @@ def pattern(text: str) -> str:
     pattern = not_blank(text)
     try:
         re.compile(pattern)
-    except re.error as problem:
+    except (re.error, OverflowError, RecursionError) as problem:
         raise MalformedError(
-            f"{pattern!r} is not a regular expression ({problem}).", "Write one such as 'orders-.*'."
+            f"{pattern[:200]!r} is not a regular expression ({problem}).", "Write one such as 'orders-.*'."
         ) from None
     return pattern
 
@@ -160,7 +158,18 @@ def positive_duration(text: str) -> int:
     return found
 
 
-_OFFSETS_EXAMPLE = 'Write earliest, latest, or JSON such as {"orders": {"0": 23, "1": -2}} (-2 earliest, -1 latest).'
+_STREAM_START = (
+    "it is neither earliest, latest, nor JSON",
+    'Write earliest, latest, or JSON such as {"orders": {"0": 23, "1": -2}} (-2 earliest, -1 latest).',
+)
+_BATCH_START = (
+    "it is neither earliest, committed, nor JSON",
+    'Write earliest, committed, or JSON such as {"orders": {"0": 23, "1": -2}} (-2 earliest).',
+)
+_BATCH_END = (
+    "it is neither latest nor JSON",
+    'Write latest, or JSON such as {"orders": {"0": 230, "1": -1}} (-1 latest).',
+)
 _TIMES_EXAMPLE = 'Write JSON such as {"orders": {"0": 1577836800000, "1": 1577836800000}}, in milliseconds since 1970.'
 _PARTITIONS_EXAMPLE = 'Write JSON such as {"orders": [0, 1], "payments": [0]}.'
 
@@ -188,10 +197,11 @@ StartingOffsets = StartingOffset | GivenOffsets
 
 def starting_offsets(text: str) -> StartingOffsets:
     """Return a word, or offsets by topic-partition."""
-    word = text.strip().lower()
-    if word in ("earliest", "latest"):
-        return StartingOffset(word)
-    return given_offsets(text)
+    if text.strip().lower() == COMMITTED:
+        raise MalformedError(
+            "it is committed, which is for batch reads. A stream resumes at the committed offsets anyway.", "Remove it."
+        )
+    return _offsets(text, *_STREAM_START)
 
 
 COMMITTED = "committed"
@@ -199,13 +209,21 @@ COMMITTED = "committed"
 
 
 def batch_starting_offsets(text: str) -> StartingOffsets | str:
-    """Return :data:`COMMITTED`, or the result of `starting_offsets`."""
-    return COMMITTED if text.strip().lower() == COMMITTED else starting_offsets(text)
+    """Return :data:`COMMITTED`, a word, or offsets by topic-partition."""
+    return COMMITTED if text.strip().lower() == COMMITTED else _offsets(text, *_BATCH_START)
 
 
-def given_offsets(text: str) -> GivenOffsets:
-    """Return the offsets of ``{"orders": {"0": 23, "1": -2}, "payments": "earliest"}``."""
-    document = _json(text, "it is neither earliest, latest, nor JSON", _OFFSETS_EXAMPLE)
+def ending_offsets(text: str) -> StartingOffsets:
+    """Return a word, or offsets by topic-partition."""
+    return _offsets(text, *_BATCH_END)
+
+
+def _offsets(text: str, problem: str, example: str) -> StartingOffsets:
+    """Return a word, or the offsets of ``{"orders": {"0": 23, "1": -2}, "payments": "earliest"}``."""
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return StartingOffset(word)
+    document = _json(text, problem, example)
     words = {-1: StartingOffset.LATEST, -2: StartingOffset.EARLIEST}
     by_topic = {}
     if isinstance(document, dict):
@@ -213,7 +231,7 @@ def given_offsets(text: str) -> GivenOffsets:
             if isinstance(word, str) and word.strip().lower() in ("earliest", "latest"):
                 by_topic[topic] = StartingOffset(word.strip().lower())
         document = {topic: numbers for topic, numbers in document.items() if topic not in by_topic}
-    numbers = _by_partition(document, "an offset", -2, _OFFSETS_EXAMPLE)
+    numbers = _by_partition(document, "an offset", -2, example)
     return GivenOffsets({tp: words.get(number, Offset(number)) for tp, number in numbers.items()}, by_topic)
 
 

@@ -12,7 +12,7 @@ from pyspark_kafka_group.cluster.properties.client_config import value_of
 from pyspark_kafka_group.cluster.properties.cloud_logins import PROVIDER
 from pyspark_kafka_group.cluster.properties.java_login import JAAS
 from pyspark_kafka_group.cluster.properties.java_security import as_librdkafka
-from pyspark_kafka_group.cluster.properties.kafka_properties import DECIDING, PROPERTIES, KafkaProperty, Refusal
+from pyspark_kafka_group.cluster.properties.kafka_properties import DECIDING, PROPERTIES, KafkaProperty, Refusal, row_of
 from pyspark_kafka_group.cluster.properties.secret_references import check_references, refers, with_words
 from pyspark_kafka_group.offsets.errors import OptionError
 
@@ -38,7 +38,9 @@ def check_properties(properties: Mapping[str, str]) -> None:
     check_security(properties, decided=DECIDING)
     for row in PROPERTIES:
         if row.key in properties:
-            _check(row, properties[row.key])
+            _check(row.key, row, properties[row.key])
+            if row.another_name_of:
+                _check(row.key, row_of(row.another_name_of), properties[row.key])
     if value_of("group.protocol", properties) == "consumer":
         for row in PROPERTIES:
             if row.classic_only and row.key in properties:
@@ -97,13 +99,17 @@ def _may_decide(key: str, value: str) -> bool:
     return key.startswith(("sasl.", "ssl.", "security.", "config."))
 
 
-def _check(row: KafkaProperty, value: str) -> None:
-    option = f"kafka.{row.key}"
+def _check(key: str, row: KafkaProperty, value: str) -> None:
+    option = f"kafka.{key}"
     check_refusal(option, value, row.refusal)
     if row.values and value not in row.values:
         raise OptionError(option, f"it cannot be {value!r}.", f"Write {' or '.join(row.values)}.")
-    if row.unit and not value.strip().isdecimal():
-        raise OptionError(option, f"{value!r} is not a whole number.", f"Write a number of {row.unit}.")
+    if row.unit:
+        remedy = f"Write a number of {row.unit} from {row.least} to {row.most}."
+        if not value.strip().isdecimal() or not value.isascii():
+            raise OptionError(option, f"{value!r} is not a whole number.", remedy)
+        if not row.least <= int(value) <= row.most:
+            raise OptionError(option, f"{value.strip()} is out of range.", remedy)
 
 
 def check_refusal(option: str, value: str, refusal: Refusal | None) -> None:

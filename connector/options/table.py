@@ -356,7 +356,7 @@ OPTIONS: tuple[Option, ...] = (
         name="endingOffsets",
         kind="latest, or JSON",
         default="latest",
-        parse=parsers.starting_offsets,
+        parse=parsers.ending_offsets,
         stream=Use.NO,
         doc="Where a batch read ends: each partition before this offset. In JSON, -1 means latest, and each partition "
         "must be named. latest is the log end when Spark plans the first action of the DataFrame.",

@@ -59,12 +59,22 @@ def open_client(config: Mapping[str, str]) -> ReaderClient:
         settings = librdkafka_config(config, patient=patient, without_rack=without_rack)
         return open_librdkafka_client(settings) or MessageClient(settings)
 
+    check_names(config)
+    return open_direct_client(config, librdkafka) or librdkafka()
+
+
+def check_names(config: Mapping[str, str]) -> None:
+    """Let librdkafka check the properties that the table does not have.  Our own connections ignore them.
+
+    Raises
+    ------
+    OptionError
+        If librdkafka refuses a property.
+    """
     if not all(map(is_in_table, config)):
         from pyspark_kafka_group.reading.message_client import open_consumer
 
-        # Our own connections ignore unknown properties.  librdkafka checks whether the name is right.
         open_consumer(librdkafka_config(config), {}).close()
-    return open_direct_client(config, librdkafka) or librdkafka()
 
 
 @dataclass(slots=True, eq=False)

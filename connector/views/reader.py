@@ -14,6 +14,7 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.errors import BrokerError, OptionError
 from pyspark_kafka_group.options.option import kafka_properties
 from pyspark_kafka_group.options.property_checks import check_properties
+from pyspark_kafka_group.options.table import OPTIONS
 from pyspark_kafka_group.views.schemas import MOMENTS, names
 
 Row = tuple[Any, ...]
@@ -36,19 +37,34 @@ class KafkaGroupViewReader(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         given = {key.lower(): value for key, value in options.items()}
+        written = {option.name.lower(): option.name for option in OPTIONS}
         self._view = given["show"].strip().lower()
         self._properties = kafka_properties(given)
         check_properties(self._properties)
         self._columns = names(self._view)
         for key in given:
             if not key.startswith("kafka.") and key != "show":
-                raise OptionError(key, "it changes nothing in a view of a group.", "Remove it, or remove show.")
+                raise OptionError(
+                    written.get(key, key), "it changes nothing in a view of a group.", "Remove it, or remove show."
+                )
         for key in ("bootstrap.servers", "group.id"):
             if not self._properties.get(key, "").strip():
                 raise OptionError(f"kafka.{key}", "it is missing.", f"Add .option('kafka.{key}', ...).")
+        self._properties["group.id"] = self._properties["group.id"].strip()  # as in a stream
 
     def partitions(self) -> list[InputPartition]:
-        """Return one: each action reads the view anew."""
+        """Return one: each action reads the view anew.
+
+        Raises
+        ------
+        OptionError
+            If no client knows a property.
+        """
+        # Deliberate: not at the top.  Tasks do not need it.
+        from pyspark_kafka_group.reading.client_cache import check_names
+        from pyspark_kafka_group.reading.reader_config import reader_config
+
+        check_names(reader_config(self._properties, self._properties["group.id"]))
         return [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[Row]:

@@ -18,13 +18,13 @@ NEVER_S = 3600.0
 class Looking:
     """A pattern that sends its requests on this thread."""
 
-    def __init__(self, *, refresh_s: float = -1.0) -> None:
+    def __init__(self, *, refresh_s: float = -1.0, worker: InlineWorker | None = None) -> None:
         self.offsets = FakeOffsets()
         self.failed: list[KafkaGroupError] = []
         self.pattern = TopicPattern(
             "a.*",
             refresh_s=refresh_s,
-            worker=InlineWorker(),
+            worker=worker or InlineWorker(),
             offsets=cast(GroupOffsets, self.offsets),
             fail=self.failed.append,
         )
@@ -68,3 +68,15 @@ def test_between_two_looks_the_last_one_counts(refresh_s: float) -> None:
     for _ in range(3):
         looking.pattern.matching()
     assert len(looking.offsets.asked) == (3 if refresh_s < 0 else 0)
+
+
+def test_a_slow_cluster_gets_one_request_at_a_time() -> None:
+    """Regression: with a short refresh interval, requests piled up before the starts of partitions."""
+    worker = InlineWorker(waits=True)
+    looking = Looking(worker=worker)
+    for _ in range(5):
+        looking.pattern.matching()
+    assert len(worker.waiting) == 1
+    worker.run()
+    looking.pattern.matching()
+    assert len(worker.waiting) == 1

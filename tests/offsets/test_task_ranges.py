@@ -23,6 +23,11 @@ def test_every_range_is_read_by_one_task_and_no_task_without_need_reads_much(siz
     assert all(len(task) == 1 or sum(r.size for r in task.values()) <= least for task in tasks)
 
 
+def test_no_option_asks_for_more_tasks_than_records() -> None:
+    """Regression: planning took seconds for ``minPartitions`` of ten million, and years for the largest number."""
+    assert len(pack(sized(10), TaskSizes(min_records=1, min_tasks=2**63 - 1))) == 10
+
+
 def test_small_ranges_share_a_task() -> None:
     assert [list(task) for task in pack(sized(3, 100, 3, 3, 3), TaskSizes(min_records=10))] == [
         [("t", 1)],

@@ -41,7 +41,7 @@ def test_property_without_a_row_goes_to_the_member_and_the_readers() -> None:
     assert not is_in_table("fetch.min.bytes")
 
 
-def test_row_of_its_own_keeps_what_its_family_reaches() -> None:
+def test_properties_of_the_connection_reach_every_client() -> None:
     assert applies_to("reconnect.backoff.ms") == applies_to("reconnect.backoff.max.ms") == set(ClientKind)
     assert is_in_table("sasl.username")
 

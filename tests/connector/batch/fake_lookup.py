@@ -43,7 +43,7 @@ class FakeLookup:
     problem: Exception | None = None
     commits: list[TopicPartition] = field(default_factory=list)
 
-    def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
+    def topics(self, names: Collection[str], *, option: str = "subscribe") -> dict[str, TopicInfo]:
         return {
             name: TopicInfo(self.topic_ids.get(name), {tp.partition: 0 for tp in self.logs if tp.topic == name})
             for name in names

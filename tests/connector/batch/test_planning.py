@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import cast
+from unittest.mock import patch
 
 import pytest
 
@@ -48,6 +49,14 @@ def test_a_plan_does_not_change_with_the_log() -> None:
     lookup.logs = logs(50, 70)
     tp = TopicPartition("t", 0)
     assert tasks == [{tp: OffsetRange(Offset(0), Offset(10))}, {tp: OffsetRange(Offset(10), Offset(20))}]
+
+
+def test_a_missing_topic_is_a_mistake_in_the_option_that_names_it() -> None:
+    lookup = FakeLookup(logs(1))
+    with patch.object(lookup, "topics", wraps=lookup.topics) as topics:
+        planned(settings(), lookup)
+        planned(parse_batch({"kafka.bootstrap.servers": "x:1", "assign": '{"t": [0]}'}), lookup)
+    assert [call.kwargs.get("option", "subscribe") for call in topics.call_args_list] == ["subscribe", "assign"]
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])

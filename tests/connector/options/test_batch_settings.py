@@ -112,6 +112,8 @@ def test_starting_where_a_group_has_committed() -> None:
         ({"startingOffsetsIfNotCommitted": "never"}, "'never' is not a policy"),
         ({"startingOffsetsIfNotCommitted": "fail"}, "it changes nothing without startingOffsets=committed. Add"),
         ({"maxOffsetsPerTrigger": "none"}, "'maxOffsetsPerTrigger'"),
+        ({"startingOffsets": "first"}, "neither earliest, committed, nor JSON"),
+        ({"endingOffsets": "last"}, "it is neither latest nor JSON"),
     ],
 )
 def test_what_is_refused(options: dict[str, str], expected: str) -> None:

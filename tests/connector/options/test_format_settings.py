@@ -90,6 +90,9 @@ def test_the_subject_is_that_of_the_topic() -> None:
         ({"valueFormat": "avro", **URL, "schema.registry.basic.auth.user.info": "u:p",
           "schema.registry.bearer.auth.token": "t"}, "schema.registry.bearer.auth.token"),
         ({"schema.registry.urls": "x"}, "schema.registry.urls"),
+        ({"valueFormat": "avro", "schema.registry.url": "https://user:pa/ss@r:8081"}, "schema.registry.url"),
+        ({"valueFormat": "avro", "schema.registry.url": "https://r:8081,https://user:pa#ss@r:8081"},
+         "schema.registry.url"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused(options: dict[str, Any], option: str) -> None:

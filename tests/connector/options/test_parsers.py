@@ -96,14 +96,14 @@ def test_strategies() -> None:
 
 
 def test_offsets_of_partitions_and_of_whole_topics() -> None:
-    given = parsers.given_offsets('{"a": {"0": 23, "1": -1}, "b-c": {"2": -2}, "d": "eArliest", "e": "latest"}')
+    given = parsers.starting_offsets('{"a": {"0": 23, "1": -1}, "b-c": {"2": -2}, "d": "eArliest", "e": "latest"}')
     assert given.partitions == {
         TopicPartition("a", 0): Offset(23),
         TopicPartition("a", 1): StartingOffset.LATEST,
         TopicPartition("b-c", 2): StartingOffset.EARLIEST,
     }
     assert given.topics == {"d": StartingOffset.EARLIEST, "e": StartingOffset.LATEST}
-    assert parsers.given_offsets("{}") == ({}, {})
+    assert parsers.starting_offsets("{}") == ({}, {})
 
 
 def test_times_of_partitions() -> None:
@@ -121,21 +121,21 @@ def test_times_of_partitions() -> None:
         (parsers.partition_times, '{"a": {"x": 1}}', "'x' is not a partition number of topic 'a'."),
         (parsers.partition_times, '{"a": 5}', "the JSON is not an object of objects."),
         (parsers.partition_times, "latest", "it is not JSON (Expecting value"),
-        (parsers.given_offsets, '{"a": {"0": -3}}', "-3 is not an offset ('a', 0)."),
-        (parsers.given_offsets, '{"a": {"0": true}}', "True is not an offset ('a', 0)."),
-        (parsers.given_offsets, f'{{"a": {{"0": {LONG_MAX + 1}}}}}', "is not an offset ('a', 0)."),
-        (parsers.given_offsets, '{"a": {"٣": 1}}', "is not a partition number of topic 'a'."),
-        (parsers.given_offsets, '{"a": {"2147483648": 1}}', "is not a partition number of topic 'a'."),
-        (parsers.given_offsets, "[" * 100_000, "it is neither earliest, latest, nor JSON ("),
-        (parsers.given_offsets, '{"a": "soon"}', "the JSON is not an object of objects."),
-        (parsers.given_offsets, '{"a": "earliest", "a": {"0": 23}}', "it names 'a' twice."),
-        (parsers.given_offsets, '{"a": {"0": 1, "0": 2}}', "it names '0' twice."),
-        (parsers.given_offsets, '{"a": {"0": 1, "00": 2}}', "it names partition 0 of topic 'a' twice."),
-        (parsers.given_offsets, '{"a": "first"}', "the JSON is not an object of objects."),
-        (parsers.given_offsets, '{"a": [0, 1]}', "the JSON is not an object of objects."),
-        (parsers.given_offsets, '{"a": {"0": "earliest"}}', "'earliest' is not an offset ('a', 0)."),
-        (parsers.given_offsets, '"earliest"', "the JSON is not an object of objects."),
-        (parsers.given_offsets, "not json", "it is neither earliest, latest, nor JSON"),
+        (parsers.starting_offsets, '{"a": {"0": -3}}', "-3 is not an offset ('a', 0)."),
+        (parsers.starting_offsets, '{"a": {"0": true}}', "True is not an offset ('a', 0)."),
+        (parsers.starting_offsets, f'{{"a": {{"0": {LONG_MAX + 1}}}}}', "is not an offset ('a', 0)."),
+        (parsers.starting_offsets, '{"a": {"٣": 1}}', "is not a partition number of topic 'a'."),
+        (parsers.starting_offsets, '{"a": {"2147483648": 1}}', "is not a partition number of topic 'a'."),
+        (parsers.starting_offsets, "[" * 100_000, "it is neither earliest, latest, nor JSON ("),
+        (parsers.starting_offsets, '{"a": "soon"}', "the JSON is not an object of objects."),
+        (parsers.starting_offsets, '{"a": "earliest", "a": {"0": 23}}', "it names 'a' twice."),
+        (parsers.starting_offsets, '{"a": {"0": 1, "0": 2}}', "it names '0' twice."),
+        (parsers.starting_offsets, '{"a": {"0": 1, "00": 2}}', "it names partition 0 of topic 'a' twice."),
+        (parsers.starting_offsets, '{"a": "first"}', "the JSON is not an object of objects."),
+        (parsers.starting_offsets, '{"a": [0, 1]}', "the JSON is not an object of objects."),
+        (parsers.starting_offsets, '{"a": {"0": "earliest"}}', "'earliest' is not an offset ('a', 0)."),
+        (parsers.starting_offsets, '"earliest"', "the JSON is not an object of objects."),
+        (parsers.starting_offsets, "not json", "it is neither earliest, latest, nor JSON"),
         (parsers.partition_times, '{"a": {"0": 1}, "a": {"1": 1}}', "it names 'a' twice."),
         (parsers.partitions, '{"a": [0], "a": [1]}', "it names 'a' twice."),
         (parsers.partitions, "a:0", "it is not JSON"),

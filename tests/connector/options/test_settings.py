@@ -122,7 +122,17 @@ def test_a_missing_option_is_named_with_its_meaning(missing: str) -> None:
             "it cannot be 'none'. Write read_committed or read_uncommitted.",
         ),
         ({"kafka.max.poll.interval.ms": "soon"}, "Option 'kafka.max.poll.interval.ms': 'soon' is not a whole number."),
-        ({"kafka.max.poll.interval.ms": "0"}, "Option 'drainTimeoutMs': 1 ms is not below"),
+        ({"kafka.max.poll.interval.ms": "1"}, "Option 'drainTimeoutMs': 1 ms is not below"),
+        ({"kafka.max.poll.interval.ms": "0"}, "0 is out of range. Write a number of milliseconds from 1 to 86400000."),
+        ({"kafka.topic.metadata.refresh.interval.ms": "30s"}, "'30s' is not a whole number."),
+        ({"kafka.topic.metadata.refresh.interval.ms": "-1"}, "'-1' is not a whole number."),
+        ({"kafka.max.partition.fetch.bytes": "1MB"}, "Option 'kafka.max.partition.fetch.bytes': '1MB' is not a whole"),
+        ({"kafka.max.partition.fetch.bytes": "3000000000"}, "3000000000 is out of range."),
+        ({"kafka.queued.max.messages.kbytes": "0"}, "0 is out of range."),
+        ({"startingOffsets": "committed"}, "A stream resumes at the committed offsets anyway. Remove it."),
+        ({"maxOffsetsPerTrigger": "1_000"}, "'1_000' is not a positive whole number."),
+        ({"subscribe": None, "subscribePattern": "a{99999999999}"}, "is not a regular expression"),
+        ({"Subscribe": "payments"}, "it is given twice, with different values."),
         (
             {"kafka.max.poll.interval.ms": "60000", "drainTimeoutMs": "60000"},
             "Option 'drainTimeoutMs': 60000 ms is not below kafka.max.poll.interval.ms (60000 ms), after which the "

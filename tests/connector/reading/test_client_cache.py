@@ -218,3 +218,10 @@ def test_a_refused_configuration_names_the_property_and_no_secret() -> None:
         open_client({**CONFIG, "no.such.property": "hunter2"})
     assert "hunter2" not in str(refused.value)
     assert refused.value.__suppress_context__
+
+
+@pytest.mark.parametrize("name", ["socket.timeout.sm", "metadata.max.agge.ms", "reconnect.backof.ms", "retry.backoff"])
+def test_a_misspelled_property_of_librdkafka_is_refused(name: str) -> None:
+    """Regression: own connections ignored each name that began like a family of librdkafka's."""
+    with pytest.raises(OptionError, match=name):
+        open_client({**CONFIG, name: "1"})

@@ -118,3 +118,12 @@ def test_a_cluster_that_falls_silent_in_the_middle(monkeypatch: pytest.MonkeyPat
     assert next(rows)[:3] == ("g", "t", 0)
     with pytest.raises(BrokerError, match=r"The cluster does not answer: broker 2: no answer\. Check"):
         next(rows)
+
+
+def test_a_view_refuses_unknown_properties_and_asks_for_the_group_of_a_stream() -> None:
+    reader = KafkaGroupViewReader({**GIVEN, "show": "lag", "kafka.group.id": " g ", "kafka.nonsense": "1"})
+    assert reader._properties["group.id"] == "g"
+    with pytest.raises(OptionError, match="nonsense"):
+        reader.partitions()
+    with pytest.raises(OptionError, match="'startingOffsets'"):
+        KafkaGroupViewReader({**GIVEN, "show": "lag", "startingoffsets": "latest"})
