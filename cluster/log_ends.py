@@ -117,7 +117,7 @@ class LogEnds:
         self._connect: Connect = partial(
             BrokerConnection, client_id=client_id, timeout_s=_TIMEOUT_S, security=security, needed=()
         )
-        self._brokers = ClusterConnections(servers, lambda address, _: self._connect(address))
+        self._brokers = ClusterConnections(servers, lambda address, left_s: self._connect(address, begin_s=left_s))
         self._errors = RequestErrors(properties)
         self._read_committed = read_committed
         # Deliberate: threads of their own.  Resolving names has no timeout, and cannot be interrupted by a signal.  A

@@ -72,8 +72,8 @@ class Activity:
         """Count an event.  On the group thread."""
         self.counts[event.name] += 1
         match event:
-            case events.Planned() | events.Replayed():
-                self._batch_since = self._clock()
+            case events.Planned(ranges=ranges) | events.Replayed(ranges=ranges):
+                self._batch_since = self._clock() if ranges else None  # nothing reports the end of an empty replay
             case events.Finished():
                 self._end_batch()
             case events.Committed():

@@ -59,8 +59,9 @@ class ClusterConnections:
         problem: OSError | ProtocolError = ConnectionError("no broker is known")
         candidates = [*self._brokers]
         for tried, address in enumerate(candidates):
-            # Each gets a share of the time, so that a broker that hangs leaves some for the others.
-            until = deadline.share(len(candidates) - tried)
+            # A third of the time at most, so that a broker that hangs leaves some for the others.  Deliberate: not less
+            # if there are many brokers.  A login must fit into it, and a connection that is ready stays.
+            until = deadline.share(min(3, len(candidates) - tried))
             try:
                 return self.ask(address, request, until)
             except (RefusedCredentialsError, UnsupportedVersionError):

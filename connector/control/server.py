@@ -21,6 +21,9 @@ _log = logging.getLogger(__name__)
 # How long a caller may take to send its request.
 _REQUEST_PATIENCE_S = 5.0
 
+# The pause after a failed accept: a process that is short of files or threads may have some again.
+_ACCEPT_PAUSE_S = 0.1
+
 
 class ControlSocket:
     """Listens for requests of the user's Python.  A thread serves each request.
@@ -54,6 +57,7 @@ class ControlSocket:
         self._report = report
         self._batch = batch
         self._query_id = query_id
+        self._closed = threading.Event()
         self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))  # only this user may enter it
         self.address = str(self._folder / SOCKET)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -73,6 +77,7 @@ class ControlSocket:
 
     def close(self) -> None:
         """Stop listening.  A request that is being answered continues."""
+        self._closed.set()
         with suppress(OSError):  # not listening yet
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread, which close() does not
         self._socket.close()
@@ -83,9 +88,14 @@ class ControlSocket:
     def _serve(self) -> None:
         for connection in self._connections():
             # Deliberate: a thread for each request.  A stop waits for the request that reports its batch as finished.
-            threading.Thread(
+            server = threading.Thread(
                 target=self._serve_one, args=(connection,), name="kafka-group-control-request", daemon=True
-            ).start()
+            )
+            try:
+                server.start()
+            except RuntimeError as problem:
+                _log.warning("control socket: %r", problem)  # no more threads
+                connection.close()
 
     def _serve_one(self, connection: socket.socket) -> None:
         try:
@@ -101,8 +111,10 @@ class ControlSocket:
         while True:
             try:
                 yield self._socket.accept()[0]
-            except OSError:
-                return  # closed
+            except OSError as problem:
+                if self._closed.wait(_ACCEPT_PAUSE_S):
+                    return
+                _log.warning("control socket: %r", problem)  # for example, too many open files
 
     def _answer(self, request: Any) -> Json:
         match request:

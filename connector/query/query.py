@@ -392,8 +392,10 @@ class Query:
     def _stop_gracefully(self, timeout_s: float) -> bool:
         """Leave the group between two batches, for a caller that will stop the query.  Any thread."""
         assert self._group is not None
+        until = Deadline.after(timeout_s)
         stopped = self._group.stop_gracefully(timeout_s)
-        self._stop_expected_by = Deadline.after(_ABANDONED_S)
+        # Deliberate: from the caller's own deadline on.  Until then it may wait for another source of the query.
+        self._stop_expected_by = Deadline.after(until.left_s + _ABANDONED_S)
         return stopped
 
     def _batch_report(self, end: Json) -> Json | None:

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -54,8 +55,9 @@ def stop(query: StreamingQuery, timeout_s: float) -> bool:
             time.sleep(_PROGRESS_PAUSE_S)  # the first progress comes with the end of the first batch
             sources = _sources(query)
         ask = way_to(query)
-        with _telling_what_finishes(query, ask):
-            stopped = [ask_to_stop(source.address, deadline, ask) for source in sources]
+        # All at once: a source that has stopped planning must not wait while another one plans one more batch.
+        with _telling_what_finishes(query, ask), ThreadPoolExecutor(max(1, len(sources))) as pool:
+            stopped = [*pool.map(lambda source: ask_to_stop(source.address, deadline, ask), sources)]
     finally:
         query.stop()  # also on Ctrl-C: a query whose member has left reads nothing, and fails within a minute
     return bool(stopped) and all(stopped)

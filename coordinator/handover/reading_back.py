@@ -85,7 +85,8 @@ def compare(state: State, given: OffsetsReadBack) -> tuple[State, list[Output]]:
                 continue
         if _leaves(state, tp, p):  # otherwise another commit follows, and another read-back
             doubted.pop(tp, None)
-    return replace(state, owned=owned, doubted=doubted, last_epoch=epoch), []
+    began = any(p.epoch == epoch for p in owned.values())
+    return replace(state, owned=owned, doubted=doubted, last_epoch=epoch if began else state.last_epoch), []
 
 
 def confirm(state: State) -> tuple[State, list[Output]]:

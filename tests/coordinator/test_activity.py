@@ -86,3 +86,10 @@ def test_the_last_commit_has_a_time_and_a_failed_one_has_none(activity: Activity
     clock.s += 7
     activity.note(events.CommitFailed(problem="NOT_COORDINATOR"))
     assert (before, activity.committed_at) == (None, 1100)
+
+
+def test_the_replay_of_a_batch_that_others_own_runs_for_no_time(activity: Activity, clock: Clock) -> None:
+    """Regression: nothing ended its clock, so an idle query seemed to run a batch for hours."""
+    activity.note(events.Replayed(ranges={}, not_owned=(), skipped={}))
+    clock.s += 3600
+    assert activity.spent()[Time.RUNNING] == 0

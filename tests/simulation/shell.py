@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -295,10 +294,7 @@ class ShellQuery(Query):
             self._die()
 
     def _has_moved(self, before: State) -> bool:
-        if not self.running or self.state is before:
-            return False
-        # A read of the committed offsets may use an epoch and change nothing else.
-        return replace(self.state, last_epoch=before.last_epoch) != before
+        return self.running and self.state is not before and self.state != before
 
     def _failed(self, error: KafkaGroupError) -> None:
         if not self.running:

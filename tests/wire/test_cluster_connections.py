@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -122,3 +124,19 @@ def test_what_any_broker_would_refuse_is_not_asked_of_the_next(brokers: list[Fak
         ClusterConnections([broker.address for broker in brokers], refuse).ask_any(ASK, Deadline.after(1))
     assert len(tried) == 1
     connections.close()
+
+
+def test_with_many_brokers_each_still_has_time_for_a_login() -> None:
+    """Regression: each of 30 brokers got a thirtieth of the time.  No login was finished, in any round."""
+
+    class Slow(ClusterConnections):
+        def __init__(self) -> None:
+            super().__init__([Address(f"b{n}", 9092) for n in range(30)], self._connect_slowly)
+
+        def _connect_slowly(self, address: Address, timeout_s: float) -> BrokerConnection:
+            del address
+            if timeout_s < 0.25:
+                raise TimeoutError
+            return cast(BrokerConnection, SimpleNamespace(ask=lambda *_: FOUND))
+
+    assert Slow().ask_any(ASK, Deadline.after(1)) == FOUND

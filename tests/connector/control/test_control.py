@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import queue
@@ -10,6 +11,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -370,3 +372,30 @@ def test_a_report_that_fails_is_no_report() -> None:
         assert ask_for_report(control.address) is None
     finally:
         control.close()
+
+
+def test_all_sources_of_a_query_are_asked_at_once(listening: Callable[..., ControlSocket]) -> None:
+    """Regression: the second source planned one more batch while `stop` waited for the first one."""
+    both = threading.Barrier(2, timeout=10)
+
+    def drain(_: float) -> bool:
+        both.wait()
+        return True
+
+    controls = [listening(drain), listening(drain)]
+    assert stopped(FakeQuery(*({"control": control.address} for control in controls)))
+
+
+def test_the_socket_survives_a_shortage_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: after one failed accept, `stop` and the listener waited for answers that never came."""
+    accept, failures = socket.socket.accept, [OSError(errno.EMFILE, "too many open files")] * 2
+
+    def failing(self: socket.socket) -> Any:
+        if failures:
+            raise failures.pop()
+        return accept(self)
+
+    monkeypatch.setattr(socket.socket, "accept", failing)
+    with closing(ControlSocket(lambda _: True, lambda _: None, lambda: {"lag": 3})) as control:
+        assert ask_for_report(control.address) == {"lag": 3}
+    assert not failures

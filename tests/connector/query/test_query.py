@@ -155,9 +155,11 @@ def test_a_query_that_nobody_stops_after_its_member_has_left_fails(
     spark.commit(spark.offset)
     report = spark.query.report()
     assert report is not None
-    assert ask_to_stop(report["control"], Deadline.after(PATIENCE_S))
+    assert ask_to_stop(report["control"], Deadline.after(2))
     assert not spark.poll(), "its caller is about to stop it"
     time.sleep(0.6)
+    assert not spark.poll(), "its caller may still wait for another source of the query"
+    time.sleep(2)
     with pytest.raises(StoppingError, match="but did not stop the query"):
         spark.poll()
 

@@ -222,3 +222,11 @@ def test_reset_is_followed_or_undone(policy: RewindPolicy, offset: int) -> None:
     assert machine.due() == {A: offset}
     machine.feed(CommitAnswered(None))
     assert [position for _, position in machine.plannable().values()] == [offset]
+
+
+def test_a_read_back_that_changes_nothing_is_no_assignment() -> None:
+    """Regression: with ``assign``, the number of assignments in the progress rose every three seconds."""
+    machine = doubted()
+    before = machine.state.last_epoch
+    machine.feed(ReadBack((A,)), found(5))
+    assert machine.state.last_epoch == before
