@@ -317,7 +317,7 @@ def test_a_right_that_is_missing_is_an_explained_error(logs: LogEnds, world: Wor
 def test_a_login_that_is_broken_off_ends_the_query(logs: LogEnds, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise another client would complete the login, and reveal the password."""
 
-    def refuse(_address: Address) -> BrokerConnection:
+    def refuse(_address: Address, **_: float) -> BrokerConnection:
         raise StoppedLoginError("too few iterations")
 
     monkeypatch.setattr(logs, "_connect", refuse)
