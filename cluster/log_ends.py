@@ -36,7 +36,7 @@ from pyspark_kafka_group.wire.types import Address, ProtocolError, StoppedLoginE
 
 _log = logging.getLogger(__name__)
 
-Connect = Callable[[Address], BrokerConnection]
+Connect = Callable[..., BrokerConnection]
 
 _TIMEOUT_S = 1.0
 """How long a connection to a leader, and an answer of it, may take, in seconds."""
