@@ -95,6 +95,7 @@ class StartRequests:
         self._sleep = sleep
         self._warn_at = 0.0
         self._absence: Absence[str] = Absence(clock)
+        self._left: dict[TopicPartition, OwnershipEpoch] = {}  # to ask again; used by the worker only
         self._doubtful_since: dict[tuple[TopicPartition, OwnershipEpoch], float] = {}
         self.reasons: Mapping[TopicPartition, str] = {}
 
@@ -205,8 +206,17 @@ class StartRequests:
             self._warn_at = self._clock() + _WARN_S
             names = ", ".join(sorted(map(str, left)))
             _log.info("%s: cannot find out yet where these partitions start: %s: %s", self._client_id, names, reason)
+        # One repeated question at a time, with all partitions.  One of a leader that does not answer takes seconds, and
+        # the first questions about other partitions must not wait behind several of them.
+        is_first = not self._left
+        self._left.update(left)
         self._sleep(_RETRY_S)
-        self._worker.submit(self._fetch, left)
+        if is_first:
+            self._worker.submit(self._fetch_left)
+
+    def _fetch_left(self) -> None:
+        left, self._left = self._left, {}
+        self._fetch(left)
 
     def _note_missing(self, wanted: Mapping[TopicPartition, OwnershipEpoch], missing: frozenset[str]) -> None:
         """Check whether topics were deleted, once they have been missing for a while."""

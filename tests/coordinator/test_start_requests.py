@@ -126,6 +126,16 @@ def test_what_the_cluster_cannot_tell_yet_is_asked_again_and_only_that() -> None
     assert [set(wanted) for wanted in asking.offsets.wanted] == [{A, B}, {B}]
 
 
+def test_partitions_that_get_no_answer_share_one_repeated_question() -> None:
+    """Regression: each rebalance added a question of its own, and healthy partitions waited behind all of them."""
+    asking = Asking(assigned(A, B))
+    asking.info.fetch({B: asking.machine.state.owned[B].epoch})
+    asking.worker.run()
+    assert len(asking.worker.waiting) == 1
+    asking.worker.run()
+    assert [set(wanted) for wanted in asking.offsets.wanted] == [{A, B}, {B}, {A, B}]
+
+
 def test_cluster_that_does_not_answer_is_asked_again_after_a_pause() -> None:
     asking = Asking(assigned(A))
     asking.offsets.problem = TryAgainError("nobody answers")
