@@ -111,8 +111,11 @@ class LakeTable:
         spark = batch.sparkSession
         commit = self._commit_of(spark, batch)
         spans = spans_of(batch, running_batch(batch, batch_id, self._checkpoint))
+        rows = _checked(batch, spans)
         if spans:
-            self._try(lambda: commit(spark, _checked(batch, spans), spans), batch_id)
+            self._try(lambda: commit(spark, rows, spans), batch_id)
+        else:  # the batch reads nothing, but a stateful operator may return rows of earlier batches
+            rows.write.format("noop").mode("append").save()
 
     def starting_offsets(self, spark: SparkSession, *topics: str) -> str:
         """Return where the rows of topics end, for the option ``startingOffsets``, so that a new group starts there.
@@ -264,7 +267,7 @@ def _checked(batch: DataFrame, spans: Spans) -> DataFrame:
             "whether the table has such rows, so nothing was written. Write the rows before such an operator."
         ),
     )
-    fine = F.coalesce(F.expr(inside(spans)), F.lit(False))
+    fine = F.coalesce(F.expr(inside(spans)), F.lit(False)) if spans else F.lit(False)
     return batch.where(F.when(fine, F.lit(True)).otherwise(F.raise_error(problem).cast("boolean")))
 
 

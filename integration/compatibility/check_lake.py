@@ -27,6 +27,7 @@ from integration.processes import send
 from integration.processes import session as processes_of
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.session.running_batch import RunningBatch
 from pyspark_kafka_group.stores import LakeTable, lake_table
 from pyspark_kafka_group.stores.errors import LakeConflictError
 from pyspark_kafka_group.stores.lake_table import spans_of
@@ -278,4 +279,19 @@ def test_what_cannot_be_written_is_an_error(spark: SparkSession, create: Create,
     ).saveAsTable("plain")
     with pytest.raises(ConfigurationError, match="has the format parquet"):
         LakeTable("spark_catalog.default.plain").write(batch.drop("number"), 0)
+    assert rows_of(spark, name) == []
+
+
+def test_rows_of_a_batch_without_ranges_are_an_error(
+    spark: SparkSession, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No row names its topic, or a stateful operator returns rows in a batch that reads nothing."""
+    name = create("no_ranges")
+    target, batch, problem = LakeTable(name), records(spark, 0, 5), "names a record that this batch does not read"
+    with pytest.raises(Exception, match=problem):
+        target.write(batch.withColumn("topic", F.lit(None).cast("string")), 0)
+    monkeypatch.setattr(lake_table, "running_batch", lambda *_: RunningBatch({}))
+    target.write(batch.where("false"), 1)
+    with pytest.raises(Exception, match=problem):
+        target.write(batch, 2)
     assert rows_of(spark, name) == []

@@ -7,13 +7,14 @@ import time
 from typing import TYPE_CHECKING, cast
 from unittest.mock import MagicMock
 
+import pyspark.sql
 import pytest
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.session.running_batch import RunningBatch
-from pyspark_kafka_group.stores import LakeTable
+from pyspark_kafka_group.stores import LakeTable, lake_table
 from pyspark_kafka_group.stores.errors import LakeConflictError
 from pyspark_kafka_group.stores.lake_table import Span, inside, is_conflict, spans_of
 
@@ -96,6 +97,20 @@ def test_a_batch_that_does_not_name_its_records_is_refused() -> None:
     batch = cast("DataFrame", MagicMock(dtypes=[("topic", "string"), ("partition", "string")]))
     with pytest.raises(ConfigurationError, match=r"LakeTable: the batch needs .* another type: partition, offset"):
         LakeTable("t").write(batch, 0)
+
+
+def test_a_batch_without_ranges_is_checked_for_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the rows that a stateful operator returned in such a batch were lost without an error."""
+    functions = MagicMock()
+    monkeypatch.setattr(pyspark.sql, "functions", functions)
+    monkeypatch.setattr(lake_table, "running_batch", lambda *_: RunningBatch({}, topics=frozenset({"orders"})))
+    monkeypatch.setattr(LakeTable, "_commit_of", MagicMock())
+    batch = MagicMock(dtypes=[("topic", "string"), ("partition", "int"), ("offset", "bigint")])
+    LakeTable("t").write(batch, 0)
+    functions.expr.assert_not_called()
+    write = batch.where.return_value.write.format
+    write.assert_called_once_with("noop")
+    write.return_value.mode.return_value.save.assert_called_once_with()
 
 
 def test_it_travels_to_the_server_of_spark_connect() -> None:
