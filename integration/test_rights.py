@@ -189,7 +189,7 @@ def sink_exactly_once(place: Place) -> None:
     rows = record_rows(pa.record_batch({"value": pa.array(["a"])}), RecordColumns(value=0), place.topic)
     with BatchTransactions(settings, name) as transactions:
         assert not transactions.was_decided(0)
-        slot = transactions.free_slot(0, 0)
+        slot, _ = transactions.free_slot(0, 0)
         transactional = {"transactional.id": transactions.transactional_id(0, slot)}
         with closing(open_producer({**producer_config(settings.properties), **transactional})) as producer:
             producer.begin_transaction()

@@ -82,7 +82,7 @@ class Query:
         """Return a producer with an open transaction."""
         config = producer_config(self.settings.properties)
         with self.transactions() as transactions:
-            slot = transactions.free_slot(task, attempt)
+            slot, _ = transactions.free_slot(task, attempt)
             producer = open_producer({**config, "transactional.id": transactions.transactional_id(task, slot)})
             producer.begin_transaction()
             return producer, transactions.opened(task, slot)

@@ -156,16 +156,17 @@ class BatchTransactions:
             )
         return found is not None and found.batch == batch
 
-    def free_slot(self, task: int, attempt: int) -> int:
-        """Return which of its transactional ids a task may use.
+    def free_slot(self, task: int, attempt: int) -> tuple[int, int]:
+        """Return which of its transactional ids a task may use, and the epoch of its last producer; -1 if it is new.
 
         Deliberate: never one whose transaction is open.  To use it would abort a transaction that an earlier run may
         have decided to commit, or that belongs to another attempt.  Attempts begin at different numbers, so that two
         simultaneous attempts do not choose the same id.
         """
         for slot in range(attempt, attempt + _MOST_SLOTS):
-            if self._states([self.transactional_id(task, slot)])[0][0] != _OPEN:
-                return slot
+            [(state, _, epoch)] = self._states([self.transactional_id(task, slot)])
+            if state != _OPEN:
+                return slot, epoch
         raise SinkTransactionError(
             f"Task {task} finds {_MOST_SLOTS} open transactions of earlier attempts. They end after "
             f"kafka.transaction.timeout.ms. Start the query again after that time."
@@ -175,7 +176,8 @@ class BatchTransactions:
         """Return the transaction of a producer that has just taken over its transactional id.
 
         Deliberate: call this before the first record is sent.  If another attempt takes over the id meanwhile, this
-        returns the producer of that attempt.  But brokers then refuse our records, and the task fails.
+        returns the producer of that attempt.  But brokers then refuse our records, and the task fails.  It must not
+        abort the transaction of the other attempt.
         """
         [(_, producer_id, epoch)] = self._states([self.transactional_id(task, slot)])
         return Transaction(task, slot, producer_id, epoch)

@@ -79,7 +79,7 @@ def _write_in_transaction(
         first = next(rows, None)
         if first is None:
             return TaskMessage(rows=0, name=name)
-        slot = transactions.free_slot(number, task.attemptNumber())
+        slot, epoch = transactions.free_slot(number, task.attemptNumber())
         config = producer_config(settings.properties)
         producer = open_producer({**config, "transactional.id": transactions.transactional_id(number, slot)})
         transaction = None
@@ -94,7 +94,9 @@ def _write_in_transaction(
         except BaseException:
             # Deliberate: after the close.  On brokers that do not check this (before Kafka 3.6 and KIP-890), records
             # that arrive after the abort would stay in an open transaction for ever.
-            if transaction is not None:
+            # Deliberate: only the next epoch.  With another one, this may be the transaction of another attempt, which
+            # has taken over the id and would lose rows.
+            if transaction is not None and transaction.epoch == epoch + 1:
                 transactions.abort([transaction])
             raise
         topics = tuple(sorted(rows.topics)[:MOST_TOPICS])

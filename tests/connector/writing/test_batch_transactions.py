@@ -379,7 +379,8 @@ def test_a_driver_that_another_one_has_replaced_leaves_its_transactions_alone(
 def test_a_task_takes_no_transaction_that_is_open(coordinator: Coordinator, transactions: BatchTransactions) -> None:
     coordinator.open(5, slot=1)
     coordinator.open(5, slot=2)
-    assert [transactions.free_slot(5, attempt) for attempt in range(4)] == [0, 3, 3, 3]
+    coordinator.transactions["kafka-group-sink-q-5-3"] = TransactionState(0, COMMITTED, 5, 8)
+    assert [transactions.free_slot(5, attempt) for attempt in range(4)] == [(0, -1), (3, 8), (3, 8), (3, 8)]
 
 
 @pytest.mark.parametrize("failure", [TryAgainError("no answer"), BrokerError("no"), AuthenticationError("no")])

@@ -8,7 +8,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pytest
 
-from pyspark_kafka_group.offsets.errors import SinkTransactionError
+from pyspark_kafka_group.offsets.errors import DeliveryError, SinkTransactionError
 from pyspark_kafka_group.writing import task
 from pyspark_kafka_group.writing.commit_decision import Transaction
 from pyspark_kafka_group.writing.options import parse_write_options
@@ -26,6 +26,7 @@ class World:
     def __init__(self) -> None:
         self.done: list[Any] = []
         self.decided = False
+        self.epoch_before = OPENED.epoch - 1
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Any:
         return write_rows(batches, SETTINGS, RecordColumns(value=0), job=None)
@@ -53,9 +54,9 @@ class World:
         assert batch == 5
         return self.decided
 
-    def free_slot(self, number: int, attempt: int) -> int:
+    def free_slot(self, number: int, attempt: int) -> tuple[int, int]:
         assert (number, attempt) == (OPENED.task, 1)
-        return OPENED.slot
+        return OPENED.slot, self.epoch_before
 
     def transactional_id(self, number: int, slot: int) -> str:
         return f"q-{number}-{slot}"
@@ -113,6 +114,21 @@ def test_a_task_that_fails_sends_nothing_behind_the_abort(world: World) -> None:
     with pytest.raises(ZeroDivisionError):
         world.run(failing())
     assert world.done == ["begin", "ask", ("send", [b"a"]), "close", ("abort", OPENED)]
+
+
+def test_a_task_that_fails_does_not_abort_the_transaction_of_another_attempt(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: another attempt took over the id before the task asked for its producer, and then lost rows."""
+
+    def refuse(_world: World, _rows: Any) -> None:
+        raise DeliveryError(topic="t", partition=0, code="_FENCED", text="", remedy="")
+
+    world.epoch_before = OPENED.epoch - 2
+    monkeypatch.setattr(World, "send", refuse)
+    with pytest.raises(DeliveryError):
+        world.run(iter([rows("a")]))
+    assert world.done == ["begin", "ask", "close"]
 
 
 def test_a_task_that_spark_has_ended_leaves_nothing_open(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
