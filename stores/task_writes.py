@@ -252,14 +252,14 @@ def write_task(database: Database, work: Work, batches: Iterable[pa.RecordBatch]
     PartitionsLockedError
         If another writer of the same partitions does not end in time.
     """
-    filled = (rows for rows in batches if rows.num_rows)
-    first = next(filled, None)
+    pieces = whole_records(rows for rows in batches if rows.num_rows)
+    first = next(pieces, None)
     if first is None:
         return  # an empty task opens no connection
     with database.transaction() as connection:
         writes = TaskWrites(connection, work)
         writes.add(first)
-        for rows in filled:
+        for rows in pieces:
             writes.add(rows)
         report = writes.finish()
     yield _report(report)
@@ -277,6 +277,26 @@ def raise_rest(database: Database, work: Work, written: Iterable[PartitionWrite]
         writes = TaskWrites(connection, work)
         writes.raise_rest(rest)
         return writes.finish()
+
+
+def whole_records(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Move rows to the piece before, so that all rows of a record are in one piece."""
+    import pyarrow as pa
+
+    held: list[pa.RecordBatch] = []
+    for rows in pieces:
+        same = 0
+        if held:
+            last = _record(held[0], -1)
+            same = next((row for row in range(rows.num_rows) if _record(rows, row) != last), rows.num_rows)
+            if same:
+                held.append(rows.slice(0, same))
+            if same == rows.num_rows:
+                continue
+            yield from pa.Table.from_batches(held).combine_chunks().to_batches()
+        held = [rows.slice(same)]
+    if held:
+        yield from pa.Table.from_batches(held).combine_chunks().to_batches()
 
 
 def partition_runs(rows: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
@@ -320,6 +340,10 @@ def _check_late(tp: TopicPartition, rows: pa.RecordBatch, planned: ReadRange | N
     for offset in (found["min"], found["max"]):
         if not planned.start <= offset < planned.until:
             raise LateRowsError.of(tp, offset, planned)
+
+
+def _record(rows: pa.RecordBatch, row: int) -> tuple[object, ...]:
+    return tuple(rows.column(name)[row].as_py() for name in ("topic", "partition", "offset"))
 
 
 def _middle(rows: pa.RecordBatch) -> int | None:

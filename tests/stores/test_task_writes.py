@@ -276,6 +276,18 @@ def test_a_record_that_the_target_refuses_can_be_set_aside(picky: Database) -> N
     assert all("CHECK constraint" in row[1] for row in found)
 
 
+def test_all_rows_of_a_refused_record_are_set_aside_also_across_pieces(picky: Database) -> None:
+    """Regression: the rows before the refused one were written if they were in another piece."""
+    with picky.transaction() as connection:
+        connection.exec_driver_sql("CREATE UNIQUE INDEX no_second_row ON seen (off)")
+    pieces = [records(*(("a", 0, n) for n in piece)) for piece in [(5, 7), (7,), (7, 8), (9,)]]
+    (report,) = write(picky, *pieces, refused=set_aside)
+    assert (report["written"], report["refused"], report["next_offset"]) == (3, 3, 10)
+    assert [row[2] for row in seen(picky)] == [5, 8, 9]
+    with picky.transaction() as connection:
+        assert connection.exec_driver_sql("SELECT off FROM aside").scalars().all() == [7, 7, 7]
+
+
 def test_what_is_no_matter_of_rows_is_not_tried_again(picky: Database) -> None:
     calls = []
 
