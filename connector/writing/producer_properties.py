@@ -103,7 +103,8 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         key="max.request.size",
         called="message.max.bytes",
         usual="1048576",  # the default of Java's client; librdkafka's own is less
-        doc="The size of the largest record, in bytes. The topic's `max.message.bytes` must also allow it.",
+        doc="The size of the largest record, in bytes. The topic's `max.message.bytes` must also allow it. That limit "
+        "is for a batch of records. If it is less than 1000000, set kafka.batch.size below it.",
     ),
     ProducerProperty(
         key="transaction.timeout.ms",

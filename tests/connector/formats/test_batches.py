@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
+from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pytest
@@ -18,6 +20,7 @@ from pyspark_kafka_group.formats.batches import BatchDecoder, typed_reading
 from pyspark_kafka_group.formats.planning import column_plans, typed_schema
 from pyspark_kafka_group.offsets.errors import (
     ConfigurationError,
+    DeliveryError,
     MalformedRecordError,
     MissingDependencyError,
     OptionError,
@@ -25,6 +28,7 @@ from pyspark_kafka_group.offsets.errors import (
 from pyspark_kafka_group.options.batch_settings import parse_batch
 from pyspark_kafka_group.options.format_settings import Formats
 from pyspark_kafka_group.testing.schema_registry import SchemaRegistryServer
+from pyspark_kafka_group.writing import dead_letters
 from pyspark_kafka_group.writing.dead_letters import DeadLetters
 from pyspark_kafka_group.writing.record_rows import each
 from tests.connector.formats.avro_pairs import varint
@@ -173,10 +177,6 @@ def test_a_string_has_to_be_utf_8() -> None:
 
 
 def test_dead_letters_are_written_as_they_were_with_their_origin(monkeypatch: pytest.MonkeyPatch) -> None:
-    from contextlib import contextmanager
-
-    from pyspark_kafka_group.writing import dead_letters
-
     calls: list[Any] = []
 
     class Producer:
@@ -224,6 +224,26 @@ def test_dead_letters_are_written_as_they_were_with_their_origin(monkeypatch: py
     assert configs[0]["acks"] == "all"
     assert configs[0]["bootstrap.servers"] == "b:9092"
     assert "fetch.min.bytes" not in configs[0]
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_letters_that_are_too_large_together_are_written_alone(monkeypatch: pytest.MonkeyPatch, fits: bool) -> None:
+    """Regression: a query ended each time because its letters filled a batch that their topic did not accept."""
+    configs: list[dict[str, str]] = []
+
+    @contextmanager
+    def lease(config: dict[str, str]) -> Iterator[Any]:
+        configs.append(config)
+        alone = config.get("batch.size") == "1"
+        problem = DeliveryError(topic="dead", partition=0, code="MSG_SIZE_TOO_LARGE", text="", remedy="")
+        yield MagicMock(flush=MagicMock(side_effect=None if alone and fits else problem))
+
+    monkeypatch.setattr(dead_letters, "lease", lease)
+    read = batch(("key", "value", "topic", "partition", "offset", "headers"), b"x", b"{")
+    letters = DeadLetters({"bootstrap.servers": "b:9092"}, "dead", "me")
+    with nullcontext() if fits else pytest.raises(DeliveryError, match=r"\(a dead letter\)\. Set max\.message\.bytes"):
+        letters.send(read, {1: "value: bad"})
+    assert [config.get("batch.size") for config in configs] == [None, "1"]
 
 
 def test_the_schema_stays_although_the_newest_version_changes() -> None:
