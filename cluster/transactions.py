@@ -246,15 +246,15 @@ class Transactions(Groups):
         """
         request = ListTransactions(states, longer_than_ms, re.escape(prefix) + ".*")
         found: set[str] = set()
-        answered: set[int] = set()
 
         def ask() -> frozenset[str]:
             brokers = self._metadata((), deadline.within(_ATTEMPT_S)).brokers
             problem = ""
-            for number in sorted(brokers.keys() - answered):
+            # Deliberate: all brokers, also in a retry.  Coordinators may have moved to one that has answered before.
+            for number, address in sorted(brokers.items()):
                 with self._errors.translated("transactions"):
                     try:
-                        listed = self._connections.ask(brokers[number], request, deadline.within(_ATTEMPT_S))
+                        listed = self._connections.ask(address, request, deadline.within(_ATTEMPT_S))
                     except UnsupportedVersionError:
                         raise
                     except (OSError, ProtocolError) as error:
@@ -264,7 +264,6 @@ class Transactions(Groups):
                 if name != NONE:
                     problem = f"transactions of broker {number}: {name}"
                     continue
-                answered.add(number)
                 found.update(one for one in listed.transactional_ids if one.startswith(prefix))
             if problem:
                 raise TryAgainError(problem)
