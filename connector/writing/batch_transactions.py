@@ -230,9 +230,12 @@ class BatchTransactions:
         elif not transactions:
             return
         elif batch is None:
-            self._before_decision(transactions, lambda: self._check_open(transactions, None))
-            self._commit_all(transactions, None)
-            self._abort_others((), None)
+            try:
+                self._before_decision(transactions, lambda: self._check_open(transactions, None))
+                self._commit_all(transactions, None)
+            finally:
+                # Deliberate: keep those of the messages.  A coordinator that did not answer may still commit them.
+                self._abort_others(self._producers(transactions), None)
         else:
             topics = sorted({topic for message in messages for topic in message.topics})[:MOST_TOPICS]
             decision = Decision(batch, tuple(transactions), total(message.digest for message in messages))

@@ -340,6 +340,18 @@ def test_what_is_lost_of_a_batch_job_is_named(coordinator: Coordinator, transact
         transactions.commit([message(coordinator.open(0)), message(coordinator.open(1))], None)
 
 
+def test_killed_attempts_of_a_batch_job_are_also_aborted_if_its_commit_fails(
+    coordinator: Coordinator, transactions: BatchTransactions
+) -> None:
+    """A batch job has no next run.  A transaction without an answer may still be committed."""
+    coordinator.silent = {"kafka-group-sink-q-0-0"}
+    messages = [message(coordinator.open(0)), message(coordinator.open(1))]
+    coordinator.open(1, slot=4)
+    with pytest.raises(SinkTransactionError, match="The write is incomplete"):
+        transactions.commit(messages, None)
+    assert coordinator.states_now() == [OPEN, COMMITTED, ABORTED]
+
+
 def test_a_decision_without_an_answer_is_not_taken_back(
     coordinator: Coordinator, transactions: BatchTransactions
 ) -> None:
