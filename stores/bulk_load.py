@@ -150,6 +150,7 @@ def as_parameters(rows: pa.RecordBatch, table: str) -> list[dict[str, Any]]:
         _check_type(field, table)
         _check_years(field, column, table)
         _check_numbers(field, column, table)
+        _check_text(field, column, table)
         if _is_zoned(field.type):
             columns.append(column.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us")))
         elif pa.types.is_decimal(field.type):
@@ -206,6 +207,17 @@ def _check_numbers(field: pa.Field, column: pa.Array, table: str) -> None:
 
     if pa.types.is_floating(field.type) and pc.any(pc.is_nan(column)).as_py():
         raise RefusedValueError(f"into({table!r}): column {field.name!r} has a NaN, which SQLite stores as NULL.")
+
+
+def _check_text(field: pa.Field, column: pa.Array, table: str) -> None:
+    """Refuse text that is not UTF-8, which PostgreSQL refuses itself."""
+    import pyarrow as pa
+
+    if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            raise RefusedValueError(f"into({table!r}): column {field.name!r} has text that is not UTF-8.") from None
 
 
 def _is_zoned(arrow: pa.DataType) -> bool:

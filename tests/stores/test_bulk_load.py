@@ -108,3 +108,11 @@ def test_nan_is_refused_where_it_would_be_null() -> None:
     with pytest.raises(RefusedValueError, match="column 'x' has a NaN"):
         as_parameters(batch(x=pa.array([1.0, float("nan")])), "t")
     assert as_parameters(batch(x=pa.array([1.0, None])), "t") == [{"x": 1.0}, {"x": None}]
+
+
+def test_text_that_is_not_utf_8_is_refused_with_its_column() -> None:
+    """Regression: the query ended with an error of Python that named no record."""
+    texts = pa.array([b"\xff", b"a", None], pa.binary()).view(pa.string())
+    with pytest.raises(RefusedValueError, match="column 's' has text that is not UTF-8"):
+        as_parameters(batch(s=texts), "t")
+    assert as_parameters(batch(s=texts.slice(1)), "t") == [{"s": "a"}, {"s": None}]
