@@ -111,7 +111,12 @@ class AvailableNow:
             self.ends = {tp: min(target[tp], ends.get(tp, target[tp])) for tp in readable}
             ranges = plan(plannable, self.ends, self._watch.leader_epochs, max_rows)
             if ranges or (plannable and always):
-                return group.plan(ranges, always=always)
+                end = group.plan(ranges, always=always)
+                if end is not None:
+                    return end
+                # The partitions have moved since the state was read.  The group may assign them again.
+                self._wait_for_others(group, plannable)
+                continue
             if group.state.batch is not None:
                 return group.state.batch.end
             # Only a run with nothing left to read has to ask whether the group is stable.

@@ -32,6 +32,7 @@ class FakeGroup:
         self.assigned_later: list[dict[TopicPartition, int]] = []
         self.assigned_while_asked: dict[TopicPartition, int] | None = None
         self.assigned_while_committing: dict[TopicPartition, int] | None = None
+        self.assigned_while_planning: dict[TopicPartition, int] | None = None
         self.asked_settled: list[set[TopicPartition]] = []
         self.planned: list[dict[TopicPartition, str]] = []
         self.changed: list[tuple[set[TopicPartition], LogChange]] = []
@@ -70,6 +71,10 @@ class FakeGroup:
         return self.settled and not self.assigned_later and set(owned) == self.state.owned.keys()
 
     def plan(self, ranges: Mapping[TopicPartition, PlannedRange], *, always: bool) -> BatchOffset | None:
+        if self.assigned_while_planning is not None:
+            self.own(self.assigned_while_planning)
+            self.assigned_while_planning = None
+            return None
         self.planned.append({tp: str(planned.range) for tp, planned in ranges.items()})
         self.state = replace(self.state, batch=Batch(end=END, running={}, epochs={}))
         return END

@@ -106,6 +106,23 @@ def test_partitions_that_come_while_the_last_batch_is_committed_are_read(run: Ru
     assert run.group.planned == [{B: "[5, 20)"}]
 
 
+def test_partitions_that_move_while_a_batch_is_planned_do_not_end_the_run(run: Run) -> None:
+    """Regression: Spark ended the run, although this member got the partition again."""
+    run.group.own({A: 0})
+    run.group.assigned_while_planning = {}
+    run.group.assigned_later = [{A: 0}]
+    assert run.plan() is END
+    assert run.group.planned == [{A: "[0, 10)"}]
+
+
+def test_a_plan_that_the_group_refuses_for_ever_is_an_error_in_the_end(run: Run, now: SimpleNamespace) -> None:
+    run.group.own({A: 0})
+    run.group.plan = lambda *_, **__: None  # type: ignore[method-assign]
+    with pytest.raises(AssignmentTimeoutError):
+        run.plan()
+    assert now.s > 1330
+
+
 def test_batch_0_of_an_empty_first_assignment_waits_as_well(run: Run) -> None:
     run.group.assigned_later = [{}, {A: 0}]
     assert run.plan(always=True) is END
