@@ -18,7 +18,7 @@ from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, BrokerError, NoPartitionsError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.query.log_inspection import change_logs
+from pyspark_kafka_group.query.log_inspection import SHORTER_S, change_logs
 from pyspark_kafka_group.query.log_watch import LogWatch
 from pyspark_kafka_group.query.planning import Plannable, plan
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -97,6 +97,7 @@ class AvailableNow:
         target = self._target
         deadline = Deadline.after(_PATIENCE_S)
         nothing_since: float | None = None
+        shorter: dict[TopicPartition, Deadline] = {}
         while True:
             self._settle(group)
             state = group.state
@@ -119,6 +120,12 @@ class AvailableNow:
                 continue
             if group.state.batch is not None:
                 return group.state.batch.end
+            # A log end goes back for a moment while a partition changes its leader.
+            left = [tp for tp in readable if plannable[tp].offset < target[tp]]
+            shorter = {tp: shorter.get(tp, Deadline.after(SHORTER_S)) for tp in left}
+            if any(self._waits_for_end(tp, until, group) for tp, until in shorter.items()):
+                self._wait_for_others(group, plannable)
+                continue
             # Only a run with nothing left to read has to ask whether the group is stable.
             # Deliberate: use the state from before the question.  The group may assign the first partitions meanwhile.
             if not (unsure or state.unsettled) and group.is_stable(state.owned.keys(), target.keys()):
@@ -157,6 +164,23 @@ class AvailableNow:
             f"or this query could not find out where to start. A member may not give partitions back: list the members "
             f"with kafka-consumer-groups --describe --members."
         )
+
+    def _waits_for_end(self, tp: TopicPartition, until: Deadline, group: Membership) -> bool:
+        """Return whether to wait until the log of ``tp`` reaches the target again.  If not, lower the target."""
+        if not until.passed:
+            return True
+        _log.warning(
+            "%s: the log of %s ended at offset %d when the run started, but has ended at %d for %g s. The run ends "
+            "without the records in between. If they come back, the next run reads them. Check the broker's log for "
+            "an unclean leader election.",
+            group.client_id,
+            tp,
+            self._target[tp],
+            self.ends[tp],
+            SHORTER_S,
+        )
+        self._target[tp] = self.ends[tp]
+        return False
 
     def _settle_commits(self, group: Membership) -> None:
         """Wait until all finished batches are committed: after the last batch Spark ends this process at once."""

@@ -33,7 +33,7 @@ _IDS_PAUSE_S = 1.0
 
 # How long a log end must be below the position, under the same leader epoch, before records count as lost.  The end
 # goes back for a moment while a partition changes its leader.  After a truncation it stays below.
-_SHORTER_S = 10.0
+SHORTER_S = 10.0
 
 # How long the leader epoch of a log must be older than that of the position before the cluster counts as restored from
 # an older copy.  `log_ends` believes a leader that is cut off from the others for a minute.
@@ -129,7 +129,7 @@ class LogInspection:
         below, unknown = self._validate(plannable, ends, leader_epochs)
         now = time.monotonic()
         self._shorter_since = {tp: self._shorter_since.get(tp, now) for tp in shorter}
-        lasting = {tp for tp, since in self._shorter_since.items() if now - since >= _SHORTER_S}
+        lasting = {tp for tp, since in self._shorter_since.items() if now - since >= SHORTER_S}
         cut = lasting | self._of_other_logs(plannable, outdated) | below
         cut = {tp for tp in cut if tp.topic not in recreated and tp not in unsure}
         shorter = {tp for tp in shorter if tp.topic not in recreated}

@@ -216,6 +216,29 @@ def test_a_log_that_was_truncated_gets_a_new_target_and_no_other_does(run: Run) 
     assert run.target == {A: 6, B: 20}
 
 
+def test_a_log_end_that_goes_back_for_a_moment_does_not_end_the_run(now: SimpleNamespace) -> None:
+    run = Run({A: 100}, now)
+    run.group.own({A: 60})
+    looks = iter([60, 60, 100])
+    run.watch.look = lambda _: {A: Offset(next(looks))}  # type: ignore[method-assign]
+    assert run.plan() is END
+    assert run.group.planned == [{A: "[60, 100)"}]
+
+
+def test_a_log_that_stays_shorter_ends_the_run_after_10_s_with_a_warning(
+    run: Run, now: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    run.group.own({A: 3, B: 20})
+    run.watch.ends[A] = Offset(3)
+    assert run.plan() is None
+    assert 1010 < now.s < 1011
+    assert [r.getMessage() for r in caplog.records] == [
+        "etl-1: the log of orders-0 ended at offset 10 when the run started, but has ended at 3 for 10 s. The run ends "
+        "without the records in between. If they come back, the next run reads them. Check the broker's log for an "
+        "unclean leader election."
+    ]
+
+
 def test_a_deleted_topic_has_nothing_left_to_read(run: Run) -> None:
     run.group.own({A: 3, B: 5})
     run.watch.ends.clear()
