@@ -173,6 +173,25 @@ def test_a_batch_is_planned_once_if_spark_asks_for_a_report() -> None:
     assert query.calls == [("latestOffset", START, {"n": 0}), ("partitions", START, {"n": 0})]
 
 
+def test_a_query_that_was_stopped_in_its_first_call_starts_again() -> None:
+    """Regression: Spark had logged a batch 0 that ends at the initial offset, and every restart ended with an error."""
+    checkpoint = Checkpoint()
+    checkpoint.offsets = [START]
+    query = FakeQuery(checkpoint, itertools.repeat(True))
+    reader = OlderReader(query)
+    reader.partitions(START, START)  # names the newest batch
+    reader.partitions(START, START)  # repeats it
+    checkpoint.commits = 1
+    assert reader.latestOffset() == {"n": 1}
+    reader.commit(START)
+    reader.partitions(START, {"n": 1})
+    assert query.calls == [
+        ("latestOffset", START, {"n": 1}),
+        ("commit", START, START),
+        ("partitions", START, {"n": 1}),
+    ]
+
+
 def test_a_start_that_comes_too_late_is_refused() -> None:
     reader = OlderReader(FakeQuery(Checkpoint(), itertools.repeat(True)))
     reader.latestOffset()
