@@ -37,6 +37,11 @@ class OlderStreamReader(StreamReader):
     # Spark makes a new process for each run of a query, and unpickles the reader there or makes it anew.  So the order
     # of calls always begins with a new object.
 
+    def initialOffset(self) -> Json:
+        """Return the offset before batch 0, which is always the same.  Spark calls this at most once in a run."""
+        self._order.initial_offset()
+        return super().initialOffset()
+
     def latestOffset(self) -> Json:  # type: ignore[override]  # these versions pass no arguments
         """Return the end of the next batch, or the end of the last one if there is nothing to read."""
         with self._called() as query:

@@ -32,6 +32,20 @@ class CallOrder:
         self._planned: Json | None = None  # the end of the batch after it
         self._logged = False  # whether Spark certainly has the planned batch in its log
         self._called = False  # whether Spark has asked for a batch, or named one
+        self._began = False  # whether Spark has asked for the initial offset
+
+    def initial_offset(self) -> None:
+        """Note a call of ``initialOffset``.
+
+        Raises
+        ------
+        ConfigurationError
+            If this is the second call.  Spark's wrapper for ``availableNow`` makes it, and drops answers of
+            ``latestOffset``.  The query would take their batches for finished.
+        """
+        if self._began:
+            raise _unknown_order()
+        self._began = True
 
     def latest_offset(self, plan: Callable[[Json], Json]) -> Json:
         """Return the end of the next batch.
@@ -44,7 +58,8 @@ class CallOrder:
         self._called = True
         if self._planned is not None:
             if not self._logged:
-                # A report that Spark drops, or a batch that needed no partitions.  In the second case Spark asks again.
+                # A batch that needed no partitions, or an answer that Spark has dropped.  In the first case Spark asks
+                # again.
                 self._logged = True
                 return self._planned
             self._start, self._planned, self._logged = self._planned, None, False
@@ -64,12 +79,8 @@ class CallOrder:
         if start == end:
             # Deliberate: not if it names the same start again.  If the source process is stopped in the first call,
             # Spark logs a batch 0 that ends at the initial offset, and repeats it after the restart.
-            if self._called and end != self._start:
-                raise ConfigurationError(
-                    "Spark asked for a new batch before it named the last one, so this query cannot know where to "
-                    "continue. Nothing was read or committed. With Spark 4.0 and 4.1, unset "
-                    "spark.sql.streaming.triggerAvailableNowWrapper.enabled."
-                )
+            if self._called and (end != self._start or self._planned is not None):
+                raise _unknown_order()
             self._called, self._start = True, end
             return True
         self._called = True
@@ -80,3 +91,10 @@ class CallOrder:
         """Note a call of ``commit``: Spark has logged the batch after ``end``."""
         if self._planned is not None and end == self._start:
             self._logged = True
+
+
+def _unknown_order() -> ConfigurationError:
+    return ConfigurationError(
+        "Spark called this source in an unknown order, so the query cannot know which batches are finished. This run "
+        "has read nothing. With Spark 4.0 and 4.1, unset spark.sql.streaming.triggerAvailableNowWrapper.enabled."
+    )

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query.call_order import CallOrder
+from pyspark_kafka_group.stream_reader_40 import OlderStreamReader
 
 Json = dict[str, Any]
 START = INITIAL.to_json()
@@ -163,14 +166,28 @@ def test_a_batch_that_needs_no_partitions_is_finished_with_the_next_trigger_too(
         assert found[-1][-1] >= 2, (kills, "the third run does not go on")
 
 
-def test_a_batch_is_planned_once_if_spark_asks_for_a_report() -> None:
-    """triggerAvailableNowWrapper does this: its second latestOffset is a report that Spark drops."""
+def test_a_batch_is_planned_once_if_spark_asks_again_before_it_runs() -> None:
     checkpoint = Checkpoint()
     query = FakeQuery(checkpoint, itertools.repeat(True))
     reader = OlderReader(query)
     assert reader.latestOffset() == reader.latestOffset() == {"n": 0}
     reader.partitions(START, {"n": 0})
     assert query.calls == [("latestOffset", START, {"n": 0}), ("partitions", START, {"n": 0})]
+
+
+REFUSED = r"unset spark\.sql\.streaming\.triggerAvailableNowWrapper\.enabled"
+
+
+def test_the_wrapper_for_available_now_is_refused_before_its_first_batch() -> None:
+    """Regression: it drops answers of latestOffset.  The query took their batches for finished, and committed them."""
+    settings = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t"})
+    reader = OlderStreamReader(settings)
+    reader._query = cast(Any, SimpleNamespace(check_running=lambda: None, latest_offset=lambda *_: {"n": 0}))
+    end = reader.latestOffset()
+    assert reader.initialOffset() == START
+    assert reader.latestOffset() == end  # a report
+    with pytest.raises(ConfigurationError, match=REFUSED):
+        reader.initialOffset()
 
 
 def test_a_query_that_was_stopped_in_its_first_call_starts_again() -> None:
@@ -195,5 +212,12 @@ def test_a_query_that_was_stopped_in_its_first_call_starts_again() -> None:
 def test_a_start_that_comes_too_late_is_refused() -> None:
     reader = OlderReader(FakeQuery(Checkpoint(), itertools.repeat(True)))
     reader.latestOffset()
-    with pytest.raises(ConfigurationError, match=r"unset spark\.sql\.streaming\.triggerAvailableNowWrapper\.enabled"):
+    with pytest.raises(ConfigurationError, match=REFUSED):
         reader.partitions({"n": 4}, {"n": 4})
+
+
+def test_a_restart_of_the_wrapper_at_the_initial_offset_is_refused() -> None:
+    reader = OlderReader(FakeQuery(Checkpoint(), itertools.repeat(True)))
+    reader.latestOffset()
+    with pytest.raises(ConfigurationError, match=REFUSED):
+        reader.partitions(START, START)
