@@ -58,6 +58,8 @@ class StreamReader(AcknowledgedOnArrival, DataSourceStreamReader):
     ----------
     joins_loads : bool
         Whether two sources of one ``load()`` may read the same batches.
+    patient : bool
+        Whether the first batch also waits for partitions that other members may still give to this query.
 
     Parameters
     ----------
@@ -70,6 +72,7 @@ class StreamReader(AcknowledgedOnArrival, DataSourceStreamReader):
     """
 
     joins_loads = True
+    patient = False
 
     def __init__(self, settings: Settings, typed: TypedReading | None = None, *, load: str = "") -> None:
         self._settings = settings
@@ -122,7 +125,7 @@ class StreamReader(AcknowledgedOnArrival, DataSourceStreamReader):
 
             prepare_source_process(self._interrupt, self.stop)
             sources = Sources(self._settings, self._load, self._created_at, joins=self.joins_loads)
-            self._query = Query(self._settings, sources)
+            self._query = Query(self._settings, sources, patient=self.patient)
         self._query.check_running()
         self._in_call = True
         try:

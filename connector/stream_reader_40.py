@@ -28,6 +28,12 @@ class OlderStreamReader(StreamReader):
     # that wrongly followed one of another query would find that out only after it had read that query's records.
     joins_loads = False
 
+    # Deliberate: with every trigger.  A run with availableNow or once looks like any other here.  It has one batch, and
+    # would end without a record if other members had not given partitions back by then.  A continuous query loses
+    # little: without partitions it can read nothing.  It waits only until it has one, until the group has settled, or
+    # for a minute.  But its Python workers start only then, and other sources of the same query wait with it.
+    patient = True
+
     def __init__(self, settings: Settings, typed: TypedReading | None = None, *, load: str = "") -> None:
         # Deliberate: no warm-up.  A trigger that runs once looks like any other here, and would run only the empty
         # batch.

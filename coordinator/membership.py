@@ -86,7 +86,7 @@ class Membership:
         self.warming_tasks = 0  # number of tasks of the batch that runs before the query joins
         self._begun = False  # whether the group thread runs, or is just about to
         self._absence: Absence[TopicPartition] = Absence(time.monotonic)  # requests thread only
-        self._there: list[TopicPartition] = []  # the partitions that existed at the start
+        self.partitions_at_start: list[TopicPartition] = []  # those of the subscribed topics
 
     def start(self, unfinished: BatchOffset | None = None, *, warms_up: bool = False) -> None:
         """Connect to the cluster and join the group; returns before the group has assigned anything.
@@ -133,7 +133,7 @@ class Membership:
             keeps_offsets=settings.start.keeps_offsets,
         ).result()
         counts = self._worker.submit(offsets.connect, settings.topics, settings.pattern, settings.asks_for).result()
-        self._there = settings.partitions_of(counts)  # raises if one does not exist
+        self.partitions_at_start = settings.partitions_of(counts)  # raises if one does not exist
         if self._start.query_id is None and unfinished is None:
             settings.check_starts(counts)
         topics = frozenset(counts)
@@ -184,7 +184,7 @@ class Membership:
         if not self._settings.start.keeps_offsets or not (state.start.query_id or state.unfinished):
             return
         logged = {} if state.unfinished is None else state.unfinished.entries
-        partitions = sorted({*self._there, *state.processed, *logged})
+        partitions = sorted({*self.partitions_at_start, *state.processed, *logged})
         found = self._group_offsets([tp for tp in partitions if tp.topic in group.topics])
         rest = [tp for tp in partitions if tp.topic not in group.topics]
         try:

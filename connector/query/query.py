@@ -89,6 +89,8 @@ class Query:
         The parsed options.
     sources : Sources
         The sources of the query.  A secondary source reads the batches that the primary source plans.
+    patient : bool
+        Whether the first batch also waits for partitions that other members may still give to this query.
 
     Raises
     ------
@@ -96,7 +98,7 @@ class Query:
         If the topic for dead letters does not exist.
     """
 
-    def __init__(self, settings: Settings, sources: Sources) -> None:
+    def __init__(self, settings: Settings, sources: Sources, *, patient: bool = False) -> None:
         if settings.formats is not None and settings.formats.dead_letter_topic is not None:
             require_dead_letter_topic(settings.group.properties, settings.formats.dead_letter_topic)
         self._settings = settings
@@ -107,7 +109,7 @@ class Query:
         self._texts = OffsetTexts()
         self._watch = LogWatch(settings.group)
         self._delay = BatchDelay(settings.min_offsets_per_trigger, settings.max_trigger_delay_s)
-        self._planner: StreamPlanner | AvailableNow = StreamPlanner(self._watch, self._delay)
+        self._planner: StreamPlanner | AvailableNow = StreamPlanner(self._watch, self._delay, patient=patient)
         self._control: ControlSocket | None = None
         self._tracker: BatchTracker | None = None
         self._batch: tuple[BatchOffset, Mapping[TopicPartition, ReadRange] | None] | None = None

@@ -45,6 +45,8 @@ class StreamPlanner:
         Lists the log ends and inspects the logs.
     delay : BatchDelay, optional
         Decides whether a batch waits for more records.
+    patient : bool
+        Whether the first batch also waits for partitions that other members may still give to this query.
 
     Attributes
     ----------
@@ -52,10 +54,11 @@ class StreamPlanner:
         The newest known log ends.
     """
 
-    def __init__(self, watch: LogWatch, delay: BatchDelay | None = None) -> None:
+    def __init__(self, watch: LogWatch, delay: BatchDelay | None = None, *, patient: bool = False) -> None:
         self.ends: Mapping[TopicPartition, Offset] = {}
         self._watch = watch
         self._delay = delay
+        self._patient = patient
         self._others_until = Deadline.after(0)
         # Version of the log ends and positions of the last poll, if that poll found nothing to do.
         self._nothing: tuple[int, Plannable] | None = None
@@ -70,7 +73,7 @@ class StreamPlanner:
         partitions if the group takes long, or if no topic matches yet.
         """
         deadline = Deadline.after(_JOIN_PATIENCE_S)
-        while group.has_topics and not group.wait_for_assignment(min(_JOIN_PAUSE_S, deadline.left_s)):
+        while group.has_topics and not self._can_begin(group, min(_JOIN_PAUSE_S, deadline.left_s)):
             if group.held_back and group.state.plannable():
                 return
             if deadline.passed:
@@ -83,6 +86,18 @@ class StreamPlanner:
             group.client_id,
             _JOIN_PATIENCE_S,
         )
+
+    def _can_begin(self, group: Membership, pause_s: float) -> bool:
+        """Wait a moment for the assignment.  Return whether the first batch can be planned."""
+        assigned = group.wait_for_assignment(pause_s)
+        if group.state.owned or not self._patient:
+            return assigned
+        if group.is_stable((), group.partitions_at_start):
+            _log.info("%s: other members of the group have all partitions. This query has none.", group.client_id)
+            return True
+        if assigned:  # a cooperative join begins with an empty assignment
+            group.wait_until(lambda state: bool(state.owned), pause_s)
+        return False
 
     def others_run(self) -> None:
         """Note that the query has run a batch of its other sources only."""

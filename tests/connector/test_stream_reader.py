@@ -12,15 +12,18 @@ from typing import Any, ClassVar, cast
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from pyspark_kafka_group import stream_reader
 from pyspark_kafka_group.offsets.task_ranges import Task, TaskSizes
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import parse
+from pyspark_kafka_group.query import query as query_module
 from pyspark_kafka_group.query.process import prepare_source_process
 from pyspark_kafka_group.query.shared_tasks import SharedTasks
 from pyspark_kafka_group.reading import task_reader
 from pyspark_kafka_group.reading.client_cache import ConsumerCache, open_client
 from pyspark_kafka_group.reading.reader_client import ReaderClient
-from pyspark_kafka_group.stream_reader import TaskPartition
+from pyspark_kafka_group.stream_reader import StreamReader, TaskPartition
+from pyspark_kafka_group.stream_reader_40 import OlderStreamReader
 from pyspark_kafka_group.stream_reader_42 import KafkaGroupStreamReader
 from pyspark_kafka_group.wire.types import Address
 
@@ -135,6 +138,23 @@ def test_a_trigger_that_runs_once_is_told_from_one_without_a_limit(
     assert query.calls == [limit]
     reader.latestOffset({}, ReadAllAvailable())
     assert query.calls == [limit, "all", "None"]
+
+
+@pytest.mark.parametrize("version", [KafkaGroupStreamReader, OlderStreamReader])
+def test_only_with_old_versions_the_first_batch_waits_for_partitions_of_other_members(
+    version: type[StreamReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[bool] = []
+
+    def query(*_: object, patient: bool) -> WarmingQuery:
+        made.append(patient)
+        return WarmingQuery(0)
+
+    monkeypatch.setattr(stream_reader, "prepare_source_process", lambda *_: None)
+    monkeypatch.setattr(query_module, "Query", query)
+    settings = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t"})
+    version(settings).initialOffset()
+    assert made == [version is OlderStreamReader]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ class FakeGroup:
         self.state = State(policy=POLICY, query_id="q")
         self.settled = True
         self.has_topics = True
+        self.partitions_at_start = [A, B]
         self.answers = True
         self.assigned_later: list[dict[TopicPartition, int]] = []
         self.assigned_while_asked: dict[TopicPartition, int] | None = None

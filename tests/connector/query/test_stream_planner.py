@@ -18,8 +18,9 @@ from pyspark_kafka_group.query.batch_delay import BatchDelay
 from pyspark_kafka_group.query.log_inspection import Changes
 from pyspark_kafka_group.query.log_watch import LogWatch, Pace
 from pyspark_kafka_group.query.stream_planner import StreamPlanner
+from pyspark_kafka_group.wire import deadline
 from pyspark_kafka_group.wire.deadline import Deadline
-from tests.connector.query.fakes import A, B, FakeGroup, FakeWatch
+from tests.connector.query.fakes import END, A, B, FakeGroup, FakeWatch
 
 
 class Run:
@@ -163,3 +164,46 @@ def test_the_first_batch_does_not_wait_for_what_is_held_back(run: Run) -> None:
     run.planner.begin(cast(Membership, run.group))
     assert len(waited) == 3
     assert look(run) == {A: "[3, 60)"}
+
+
+@pytest.fixture
+def patient(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return a query that waits for its first partitions, with Spark 4.0 and 4.1."""
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: run.group.now.s))
+    monkeypatch.setattr(run.watch, "pace", Pace(), raising=False)
+    run.planner = StreamPlanner(cast(LogWatch, run.watch), patient=True)
+    return run
+
+
+def test_the_first_batch_waits_for_partitions_that_others_give_back(patient: Run) -> None:
+    """Regression: a run with once ended without a record, because cooperative joins begin with an empty assignment."""
+    group = cast(Membership, patient.group)
+    patient.group.assigned_later = [{}, {A: 0}]
+    patient.planner.begin(group)
+    patient.watch.changes = [Changes()]
+    assert patient.planner.next_batch(group, None, always=False) is END
+    assert patient.group.planned == [{A: "[0, 60)"}]
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_first_batch_does_not_wait_if_others_have_all_partitions(
+    patient: Run, caplog: pytest.LogCaptureFixture, *, answers: bool
+) -> None:
+    """Under KIP-848, a member without partitions gets no answer."""
+    patient.group.answers = answers
+    patient.planner.begin(cast(Membership, patient.group))
+    assert patient.group.now.s <= 1001
+    assert caplog.messages == []
+
+
+def test_the_first_batch_waits_a_minute_at_most_for_partitions(patient: Run, caplog: pytest.LogCaptureFixture) -> None:
+    patient.group.settled = False
+    patient.planner.begin(cast(Membership, patient.group))
+    assert 1060 <= patient.group.now.s <= 1061
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+
+
+def test_a_query_with_its_partitions_does_not_ask_the_group(patient: Run) -> None:
+    patient.group.own({A: 0})
+    patient.planner.begin(cast(Membership, patient.group))
+    assert (patient.group.now.s, patient.group.asked_settled) == (1000, [])
