@@ -12,6 +12,7 @@ import yaml
 import pyspark_kafka_group.metrics
 import pyspark_kafka_group.stores
 import pyspark_kafka_group.testing
+from pyspark_kafka_group.tools.commands import kafka_group
 from tests.docs.blocks import PAGES, ROOT
 
 DOCS = ROOT / "docs"
@@ -27,6 +28,12 @@ def links(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_to_files(page: Path) -> None:
     assert [link for link in links(page) if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_that_a_page_names_exist(page: Path) -> None:
+    named = re.findall(r"`kafka-group\s+([a-z][a-z-]*)", page.read_text(encoding="utf-8"))
+    assert set(named) <= kafka_group.commands.keys()
 
 
 def test_the_index_lists_every_page_under_the_heading_that_it_has_in_the_navigation() -> None:
