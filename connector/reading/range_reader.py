@@ -52,6 +52,12 @@ REFUSAL_PATIENCE_S = 10.0
 """How long refusals (credentials, rights, unknown topic) must last before they are errors.  Brokers refuse for a moment
 while they start, or until they know a new ACL.  Spark repeats a task only a few times."""
 
+GONE_S = 3.0
+"""How long each answer about the topic must lack the partition before its records count as lost."""
+
+_ASK_AGAIN_S = 1.0
+"""Time between two such requests."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
@@ -97,7 +103,8 @@ class RangeReader:
         self.position: int = wanted.start
         self.until: int = wanted.until
         self._errors: dict[int, KafkaError] = {}  # of this partition, since its last record
-        self._looked_for_partition = False  # since its last record
+        self._asked_for_partition: float | None = None  # when, since its last record
+        self._gone_since: float | None = None
         self._shorter_since: float | None = None
         # Handles the answer to the open request for log start and end.
         self._on_watermarks: Callable[[int, int], None] | None = None
@@ -129,7 +136,7 @@ class RangeReader:
     def _note_progress(self) -> None:
         """Restart the clock and forget earlier errors."""
         self._idle.restart()
-        self._looked_for_partition = False
+        self._asked_for_partition = self._gone_since = None
         self._shorter_since = None
         self._errors.clear()
 
@@ -230,7 +237,9 @@ class RangeReader:
             self._check_refusals()
             if self.done:
                 return
-        if idle_s >= self._options.timeout_s:
+        else:
+            self._gone_since = None  # another partition has records, and interrupts the requests
+        if idle_s >= self._options.timeout_s and self._gone_since is None:
             errors = [*self._client.errors.values(), *self._errors.values()]
             raise ReadTimeoutError(
                 topic=self.tp.topic,
@@ -242,9 +251,11 @@ class RangeReader:
             )
 
     def _check_refusals(self) -> None:
-        if not self._looked_for_partition:
-            self._looked_for_partition = True
-            self._look_for_partition()
+        now = time.monotonic()
+        asked, seems_gone = self._asked_for_partition, Meaning.GONE in map(meaning_of, self._errors.values())
+        if asked is None or (seems_gone and now - asked >= _ASK_AGAIN_S):
+            self._asked_for_partition = now
+            self._look_for_partition(now)
         for error in [*self._client.errors.values(), *self._errors.values()]:
             if meaning_of(error) is Meaning.REFUSED:
                 raise AuthenticationError(
@@ -252,20 +263,29 @@ class RangeReader:
                     f"the kafka.security.*, kafka.sasl.* and kafka.ssl.* options, and that their user may Read and "
                     f"Describe the topic."
                 )
-        if any(meaning_of(error) is Meaning.GONE for error in self._errors.values()):
+        if self._gone_since is not None and now - self._gone_since >= GONE_S:
             self._lose(self.position, self.until, -1, -1)
             self.position = self.until
 
-    def _look_for_partition(self) -> None:
-        """Check that the partition still exists: librdkafka reports no error for one that the topic no longer has."""
+    def _look_for_partition(self, now: float) -> None:
+        """Ask a broker whether the partition exists.  An error of librdkafka is only a reason to ask.
+
+        It may have passed since, and librdkafka reports none for a partition that the topic no longer has.
+        """
         from confluent_kafka import KafkaException
 
         try:
             error = self._client.partition_error(self.tp, min(_QUERY_TIMEOUT_S, self._options.timeout_s))
         except KafkaException as exception:
             error = exception.args[0]
-        if error is not None:
+        if error is None:
+            self._errors = {c: e for c, e in self._errors.items() if meaning_of(e) is not Meaning.GONE}
+        else:
             note(self._errors, error)
+        if error is None or meaning_of(error) is not Meaning.GONE:
+            self._gone_since = None
+        elif self._gone_since is None:
+            self._gone_since = now
 
     def _broker_error(self, error: KafkaError) -> BrokerError:
         return broker_error(self._client, error, f"{self.tp}: reading [{self.position}, {self.until})")

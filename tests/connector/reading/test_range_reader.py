@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
@@ -26,7 +26,7 @@ from pyspark_kafka_group.offsets.types import OffsetRange
 from pyspark_kafka_group.offsets.types import TopicPartition as GroupPartition
 from pyspark_kafka_group.reading import range_reader
 from pyspark_kafka_group.reading.message_client import MessageClient
-from pyspark_kafka_group.reading.range_reader import REFUSAL_PATIENCE_S, SHORTER_S, ReadOptions
+from pyspark_kafka_group.reading.range_reader import GONE_S, REFUSAL_PATIENCE_S, SHORTER_S, ReadOptions
 from pyspark_kafka_group.reading.reader_client import note
 from pyspark_kafka_group.reading.task_reader import read_with
 
@@ -356,11 +356,53 @@ def test_a_position_that_stays_refused_ends_in_a_timeout() -> None:
 @pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION])
 def test_a_topic_that_stays_unknown_is_lost(code: int) -> None:
     consumer = ScriptedConsumer(script=[record(0), event(code)])
+    consumer.topic_error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
     with pytest.raises(DataLossError) as loss:
         delivered(consumer, 0, 5)
     assert (loss.value.lost_from, loss.value.lost_until, loss.value.log_end) == (1, 5, -1)
-    assert waited_s(consumer) == pytest.approx(REFUSAL_PATIENCE_S, abs=1)
-    assert delivered(ScriptedConsumer(script=[record(0), event(code)]), 0, 5, fail_on_data_loss=False) == [0]
+    assert waited_s(consumer) == pytest.approx(REFUSAL_PATIENCE_S + GONE_S, abs=1)
+    assert delivered(consumer, 0, 5, fail_on_data_loss=False) == [0]
+
+
+def with_late_records(consumer: ScriptedConsumer, late_s: float, missing: Callable[[float], bool]) -> ScriptedConsumer:
+    """Deliver the records 1 to 4 after this time.  Metadata lacks the partition at some times."""
+    late = map(record, range(1, 5))
+    found_nothing = consumer.poll
+
+    def poll(timeout: float) -> Message | None:
+        consumer.partitions = [] if missing(waited_s(consumer)) else [PARTITION]
+        return found_nothing(timeout) or (next(late, None) if waited_s(consumer) > late_s else None)
+
+    cast(Any, consumer).poll = poll
+    return consumer
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+@pytest.mark.parametrize(
+    ("script", "missing"),
+    [
+        ([event(KafkaError.UNKNOWN_TOPIC_OR_PART)], lambda _: False),
+        ([], lambda now: now < REFUSAL_PATIENCE_S + GONE_S / 2),
+    ],
+    ids=["an old event", "wrong metadata"],
+)
+def test_a_partition_that_is_unknown_for_a_moment_is_no_loss(
+    script: list[Message], missing: Callable[[float], bool], fail_on_data_loss: bool
+) -> None:
+    """Regression: after 10 s without records, one such answer, old or new, made existing records count as lost.
+
+    With failOnDataLoss=false, the query skipped them.
+    """
+    consumer = ScriptedConsumer(script=[record(0), *script], log_end=5)
+    with_late_records(consumer, REFUSAL_PATIENCE_S + 2 * GONE_S, missing)
+    assert delivered(consumer, 0, 5, fail_on_data_loss=fail_on_data_loss) == [0, 1, 2, 3, 4]
+
+
+def test_an_unknown_partition_that_exists_is_awaited_until_the_timeout() -> None:
+    consumer = ScriptedConsumer(script=[record(0), event(KafkaError.UNKNOWN_TOPIC_OR_PART)], log_end=5)
+    with pytest.raises(ReadTimeoutError):
+        delivered(consumer, 0, 5)
+    assert waited_s(consumer) == pytest.approx(TIMEOUT_S, abs=1)
 
 
 def test_a_partition_that_a_topic_no_longer_has_is_lost() -> None:
@@ -382,7 +424,7 @@ def test_a_topic_is_found_missing_without_librdkafka_saying_so() -> None:
     consumer.topic_error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
     with pytest.raises(DataLossError):
         delivered(consumer, 3, 5)
-    assert waited_s(consumer) == pytest.approx(REFUSAL_PATIENCE_S, abs=1)
+    assert waited_s(consumer) == pytest.approx(REFUSAL_PATIENCE_S + GONE_S, abs=1)
 
 
 # --------------------------------------------------------------------------------- waiting, errors
@@ -462,7 +504,7 @@ def test_every_error_of_the_reader_survives_pickling_as_text() -> None:
             [record(9)],
             [event(KafkaError._BAD_MSG)],
             [event(KafkaError.TOPIC_AUTHORIZATION_FAILED)],
-            [event(KafkaError.UNKNOWN_TOPIC_OR_PART)],
+            [event(KafkaError._AUTO_OFFSET_RESET)],
             [],
         ]
         for script in scripts:
