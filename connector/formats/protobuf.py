@@ -284,7 +284,12 @@ def _entry(field: FieldDescriptor) -> Descriptor | None:
 
 
 def _message(message: Descriptor, budget: Budget) -> Get:
-    """Return a function that converts a message to a dictionary.  Unset fields become null if Protobuf knows them."""
+    """Return a function that converts a message to a dictionary.  Unset fields become null if Protobuf knows them.
+
+    The function raises `MalformedValueError` if a required field is missing, or a field is written as another type.
+    """
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
     if message.full_name == "google.protobuf.Timestamp":
         return lambda found: found.seconds * 1_000_000 + found.nanos // 1000
     if message.full_name == "google.protobuf.Duration":
@@ -292,14 +297,32 @@ def _message(message: Descriptor, budget: Budget) -> Get:
     fields = [
         (field.name, field.has_presence and not field.is_repeated, _field(field, budget)) for field in message.fields
     ]
+    required = [field.name for field in message.fields if field.is_required]
+    # The parser treats a field of another wire type as unknown, and the field of the schema stays unset.
+    named = {field.number: field.name for field in message.fields if not _has_closed_enum(field)}
 
     def get(found: Any) -> Any:
+        unknown = UnknownFieldSet(found)
+        for n in range(len(unknown)):
+            if (number := unknown[n].field_number) in named:
+                raise MalformedValueError(f"{named[number]} has another type than in the schema")
+        has = type(found).HasField  # the message may have a field of that name
+        for name in required:
+            if not has(found, name):
+                raise MalformedValueError(f"the required field {name} is missing")
         return {
-            name: convert(getattr(found, name)) if not presence or found.HasField(name) else None
+            name: convert(getattr(found, name)) if not presence or has(found, name) else None
             for name, presence, convert in fields
         }
 
     return get
+
+
+def _has_closed_enum(field: FieldDescriptor) -> bool:
+    """Return whether the parser treats some valid values as unknown: numbers that an enum of proto2 does not have."""
+    entry = _entry(field)
+    enum = field.enum_type if entry is None else entry.fields_by_name["value"].enum_type
+    return enum is not None and enum.is_closed
 
 
 def _field(field: FieldDescriptor, budget: Budget) -> Get:
@@ -325,7 +348,7 @@ def _one(field: FieldDescriptor, budget: Budget) -> Get:
     if field.message_type is not None:
         return _message(field.message_type, budget)
     if field.enum_type is not None:
-        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+        names = {value.number: value.name for value in reversed(field.enum_type.values)}  # of aliases, the first
         return lambda found: names.get(found, str(found))
     if field.cpp_type == field.CPPTYPE_UINT64:
         return Decimal

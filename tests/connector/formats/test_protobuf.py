@@ -35,10 +35,35 @@ def find(number: int) -> Definition:
     raise UnknownSchemaError
 
 
-def decode(values: list[bytes | None], message: str | None = "shop.Order") -> Decoded:
-    wanted = spark_type(message_of(file_of(FILE), message))
-    decoder = ProtobufDecoder(to_arrow_type(wanted, timezone="UTC"), FILE, message, find)
+def decode(values: list[bytes | None], message: str | None = "shop.Order", file: Definition = FILE) -> Decoded:
+    wanted = spark_type(message_of(file_of(file), message))
+    decoder = ProtobufDecoder(to_arrow_type(wanted, timezone="UTC"), file, message, find)
     return decoder.decode(pa.array(values, pa.binary()))
+
+
+def file_with(syntax: str, **fields: Any) -> Definition:
+    """Return a schema with the message One with these fields, the message Line, and the enum State with an alias."""
+    file = FileDescriptorProto(name="one.proto", syntax=syntax)
+    one = file.message_type.add(name="One")
+    for number, (name, more) in enumerate(fields.items(), 1):
+        one.field.add(name=name, number=number, **{"label": 1, **more})
+    entry = one.nested_type.add(name="NumbersEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, label=1, **NUMBER)
+    entry.field.add(name="value", number=2, label=1, **STATE)
+    line = file.message_type.add(name="Line")
+    line.field.add(name="item", number=1, type=FieldDescriptorProto.TYPE_STRING, label=1)
+    state = file.enum_type.add(name="State")
+    state.options.allow_alias = True
+    for name, number in ("OPEN", 0), ("NEW", 0), ("PAID", 1):
+        state.value.add(name=name, number=number)
+    return Definition(id=1, kind="PROTOBUF", text=descriptor(file))
+
+
+LINE = {"type": FieldDescriptorProto.TYPE_MESSAGE, "type_name": ".Line"}
+STATE = {"type": FieldDescriptorProto.TYPE_ENUM, "type_name": ".State"}
+NUMBER = {"type": FieldDescriptorProto.TYPE_INT32}
+NUMBERS = {"type": FieldDescriptorProto.TYPE_MESSAGE, "type_name": ".One.NumbersEntry", "label": 3}
 
 
 def test_messages_become_types() -> None:
@@ -113,6 +138,65 @@ def test_what_is_wrong_with_a_record_is_told() -> None:
         8: "schema 3 is one of AVRO, and not of Protobuf",
     }
     assert found.column.null_count == 9
+
+
+@pytest.mark.parametrize(
+    ("payload", "field"),
+    [
+        (b"\x0a\x01a", "number"),  # a string
+        (b"\x0d\0\0\0\0", "number"),  # fixed32
+        (b"\x08\x05\x0a\x01a", "number"),
+        (b"\x10\x05", "line"),
+        (b"\x12\x02\x08\x05", "item"),
+        (b"\x1a\x02\x08\x05", "item"),
+        (b"\x22\0", "state"),
+        (b"\x2a\x04\x0a\0\x10\0", "numbers"),  # an entry whose key is a string
+    ],
+)
+def test_a_field_that_is_written_as_another_type_is_malformed(payload: bytes, field: str) -> None:
+    """Regression: the field was 0, "" or null, without an error."""
+    file = file_with("proto3", number=NUMBER, line=LINE, lines={**LINE, "label": 3}, state=STATE, numbers=NUMBERS)
+
+    found = decode([framed(1, b"\0" + payload)], "One", file)
+
+    assert found.malformed == {0: f"{field} has another type than in the schema"}
+
+
+def test_fields_that_the_schema_does_not_have_are_ignored() -> None:
+    found = decode([framed(1, b"\0\x08\x05\x32\x01a")], "One", file_with("proto3", number=NUMBER))
+
+    assert (found.malformed, found.column.to_pylist()) == ({}, [{"number": 5}])
+
+
+def test_numbers_that_an_enum_of_proto2_does_not_have_are_not_malformed() -> None:
+    file = file_with("proto2", state=STATE, states={**STATE, "label": 3}, numbers=NUMBERS)
+
+    found = decode([framed(1, b"\0\x08\x09\x10\x01\x10\x09\x1a\x04\x08\x01\x10\x09")], "One", file)
+
+    assert (found.malformed, found.column.to_pylist()) == ({}, [{"state": None, "states": ["PAID"], "numbers": []}])
+
+
+def test_a_missing_required_field_is_malformed() -> None:
+    """Regression: it was null."""
+    file = file_with("proto2", number={**NUMBER, "label": 2})
+
+    found = decode([framed(1, b"\0\x08\0"), framed(1, b"\0")], "One", file)
+
+    assert found.malformed == {1: "the required field number is missing"}
+    assert found.column.to_pylist() == [{"number": 0}, None]
+
+
+def test_of_aliases_the_first_name_counts() -> None:
+    found = decode([framed(1, b"\0")], "One", file_with("proto3", state=STATE))
+
+    assert found.column.to_pylist() == [{"state": "OPEN"}]
+
+
+def test_a_field_may_have_the_name_of_a_method() -> None:
+    """Regression: each record was malformed."""
+    found = decode([framed(1, b"\0\x08\x05")], "One", file_with("proto2", HasField=NUMBER, Clear=NUMBER))
+
+    assert (found.malformed, found.column.to_pylist()) == ({}, [{"HasField": 5, "Clear": None}])
 
 
 def test_another_message_is_looked_at_once() -> None:
