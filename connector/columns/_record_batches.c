@@ -32,7 +32,10 @@ typedef struct {
 } record_t;
 
 /* An aborted transaction: skip the data of this producer from this offset on, until its abort marker.  These structures
- * belong to Python and outlive the loaded batches, because a response may be loaded piece by piece. */
+ * belong to Python and outlive the loaded batches, because a response may be loaded piece by piece.
+ *
+ * Their array begins with the open ones, one for each producer.  Then come those that are over, and then those ahead, by
+ * offset.  So a batch is compared with few of them: a response may have tens of thousands. */
 typedef struct {
     int64_t producer;
     int64_t first_offset;
@@ -58,6 +61,8 @@ typedef struct {
     int type;
     aborted_t *aborted;
     int64_t aborted_count;
+    int64_t open; /* aborted transactions, the first ones */
+    int64_t ahead; /* the first one that is ahead */
     int64_t capacity;
     record_t records[];
 } batches_t;
@@ -234,7 +239,7 @@ void kb_unload(batches_t *batches) {
     batches->at = batches->batch_end = NULL;
     batches->left = 0;
     batches->aborted = NULL;
-    batches->aborted_count = 0;
+    batches->aborted_count = batches->open = batches->ahead = 0;
 }
 
 void kb_free(batches_t *batches) { free(batches); }
@@ -248,6 +253,9 @@ void kb_load(
     kb_unload(batches);
     batches->aborted = aborted;
     batches->aborted_count = aborted_count;
+    while (batches->open < aborted_count && aborted[batches->open].state == OPEN) batches->open++;
+    batches->ahead = batches->open;
+    while (batches->ahead < aborted_count && aborted[batches->ahead].state == OVER) batches->ahead++;
     batches->topic = topic;
     batches->partition = partition;
     batches->from = from;
@@ -326,32 +334,38 @@ static int decode(batches_t *batches, record_t *record) {
     return 1;
 }
 
+/* Return the open aborted transaction of a producer, or NULL. */
+static aborted_t *open_of(batches_t *batches, int64_t producer) {
+    for (int64_t i = 0; i < batches->open; i++)
+        if (batches->aborted[i].producer == producer) return &batches->aborted[i];
+    return NULL;
+}
+
 /* Return whether the data of this batch belongs to an aborted transaction. */
 static int is_aborted(batches_t *batches, int16_t attributes) {
     if (batches->aborted_count == 0 || !(attributes & TRANSACTIONAL)) return 0;
-    const uint8_t *batch = batches->batch;
-    int64_t producer = int64_at(batch + PRODUCER_AT);
     int64_t last_offset = batches->base_offset + batches->last_delta;
-    int found = 0;
-    for (int64_t i = 0; i < batches->aborted_count; i++) {
-        aborted_t *aborted = &batches->aborted[i];
-        if (aborted->producer != producer) continue;
-        if (aborted->state == AHEAD && aborted->first_offset <= last_offset) aborted->state = OPEN;
-        found |= aborted->state == OPEN;
+    while (batches->ahead < batches->aborted_count && batches->aborted[batches->ahead].first_offset <= last_offset) {
+        aborted_t *next = &batches->aborted[batches->ahead++];
+        next->state = OVER;
+        if (open_of(batches, next->producer) != NULL) continue; /* one marker ends both */
+        aborted_t *opened = &batches->aborted[batches->open++];
+        *opened = *next; /* one that is over makes room, or it is the same */
+        opened->state = OPEN;
     }
-    return found;
+    return open_of(batches, int64_at(batches->batch + PRODUCER_AT)) != NULL;
 }
 
 /* Handle the end of a transaction.  The key of its marker contains a version and a type; type 0 is an abort. */
 static void end_transaction(batches_t *batches) {
     record_t marker;
-    int64_t producer = int64_at(batches->batch + PRODUCER_AT);
     if (!decode(batches, &marker) || marker.message.key == NULL || marker.message.key_len < 4) return;
     if (int16_at((const uint8_t *)marker.message.key + 2) != 0) return;
-    for (int64_t i = 0; i < batches->aborted_count; i++) {
-        aborted_t *aborted = &batches->aborted[i];
-        if (aborted->producer == producer && aborted->state == OPEN) aborted->state = OVER;
-    }
+    aborted_t *ended = open_of(batches, int64_at(batches->batch + PRODUCER_AT));
+    if (ended == NULL) return;
+    aborted_t *last = &batches->aborted[--batches->open];
+    *ended = *last;
+    last->state = OVER;
 }
 
 /* Skip the rest of this batch. */

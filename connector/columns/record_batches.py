@@ -105,7 +105,7 @@ class AbortedTransactions:
     def __init__(self, pairs: Sequence[int]) -> None:
         ahead = 0
         self._entries = array("q")  # an array of `aborted_t`, which the C code changes
-        for producer, first_offset in zip(pairs[::2], pairs[1::2], strict=True):
+        for first_offset, producer in sorted(zip(pairs[1::2], pairs[::2], strict=True)):
             self._entries.extend((producer, first_offset, ahead))
         self.address, fields = self._entries.buffer_info()
         self.count = fields // 3

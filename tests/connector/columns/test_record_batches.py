@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import time
 from pathlib import Path
 from typing import cast
 
@@ -357,6 +358,58 @@ def test_a_reading_that_begins_within_an_aborted_transaction_passes_its_rest_ove
         ]
     )
     assert Reading(log, start=6, aborted=(1, 2)).offsets == [8]
+
+
+@UNHURRIED
+@given(data=st.data())
+def test_aborted_records_are_passed_over_in_any_order_of_transactions_and_pieces(
+    data: st.DataObject,
+) -> None:
+    """Several producers write at once.  Compaction removes some batches and markers."""
+    log, wanted, offset = b"", [], 0
+    pairs: list[tuple[int, int]] = []
+    started: dict[int, tuple[int, bool]] = {}  # the first offset of a producer's transaction, and whether it aborts
+    kept: set[int] = set()  # producers with records of an aborted transaction: its marker stays, too
+    codec = data.draw(st.sampled_from(["none", "lz4"]))
+    for _ in range(data.draw(st.integers(1, 30))):
+        producer, removed = data.draw(st.integers(0, 3)), data.draw(st.integers(0, 3)) == 0
+        if producer in started and data.draw(st.booleans()):
+            first, aborts = started.pop(producer)
+            if not removed or producer in kept:
+                log += marker(offset, producer, ABORT if aborts else COMMIT)
+                pairs += [(producer, first)] * aborts
+                kept.discard(producer)
+            offset += 1
+            continue
+        _, aborts = started.setdefault(producer, (offset, data.draw(st.booleans())))
+        if not removed:
+            log += batch_of(several(offset, 2), attributes=TRANSACTIONAL, producer=producer, codec=codec)
+            if aborts:
+                kept.add(producer)
+            else:
+                wanted += [offset, offset + 1]
+        offset += 3
+    pairs += [(producer, first) for producer, (first, aborts) in started.items() if aborts]
+    shuffled = data.draw(st.permutations(pairs))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_batches, "_PIECE_BYTES", data.draw(st.sampled_from([1, 200, 1_000_000])))
+        assert Reading(log, aborted=tuple(n for pair in shuffled for n in pair)).offsets == wanted
+
+
+def test_the_cost_of_aborted_transactions_grows_with_their_number_only() -> None:
+    """Regression: each batch was compared with all of the response."""
+    count = 50_000
+    batch = batch_of(several(0, 1), attributes=TRANSACTIONAL, producer=2)[8:]
+    end = marker(0, 2, ABORT)[8:]
+    open_one = batch_of(several(0, 1), attributes=TRANSACTIONAL, producer=1)
+    offsets = range(1, 2 * count, 2)
+    log = open_one + b"".join(o.to_bytes(8, "big") + batch + (o + 1).to_bytes(8, "big") + end for o in offsets)
+    pairs = (1, 0, *(n for offset in offsets for n in (2, offset)))
+
+    began = time.process_time()
+    assert Reading(log, aborted=pairs).offsets == []
+
+    assert time.process_time() - began < 3
 
 
 def test_a_batch_that_was_compacted_away_still_counts_as_read() -> None:
