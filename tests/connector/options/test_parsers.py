@@ -97,6 +97,7 @@ def test_strategies() -> None:
 
 def test_offsets_of_partitions_and_of_whole_topics() -> None:
     given = parsers.starting_offsets('{"a": {"0": 23, "1": -1}, "b-c": {"2": -2}, "d": "eArliest", "e": "latest"}')
+    assert isinstance(given, parsers.GivenOffsets)
     assert given.partitions == {
         TopicPartition("a", 0): Offset(23),
         TopicPartition("a", 1): StartingOffset.LATEST,
