@@ -7,7 +7,7 @@ from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.state import Partition, State
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
-from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.query.progress_report import FIELDS, Reporter, partitions_report
 
 EPOCH = OwnershipEpoch(1)
@@ -121,7 +121,7 @@ def test_a_report_says_when_and_where_the_time_went() -> None:
     activity.generation = 4
     activity.note(events.Assigned(partitions=(tp(1), tp(2))))
     activity.note(events.Committed(offsets={}))
-    activity.note(events.Planned(ranges={}))
+    activity.note(events.Planned(ranges={tp(1): OffsetRange(Offset(0), Offset(5))}))
     seconds[0], calendar[0] = 12.0, 1001.5
     report = reporter.report(STATE, ENDS, looked_at=999.0, member_id="m", control=None)
     assert report["timeMs"] == {"waiting": 0, "idle": 0, "planning": 0, "running": 2000, "committing": 0}
