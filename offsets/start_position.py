@@ -238,8 +238,8 @@ def is_behind(info: PartitionInfo, *known: ProcessedOffset | PartitionEntry | No
 def _is_before_restore(info: PartitionInfo, processed: ProcessedOffset) -> bool:
     """Return whether the group's offset shows that the log was restored since the query has processed this offset.
 
-    The leader epoch of the group's offset no longer exists, and nobody has begun the restored log anew before this
-    query processed its offset, because that would have given it a later lineage.
+    The leader epoch of the group's offset no longer exists.  If a query had begun the restored log anew before this one
+    processed its offset, the offset would have a later lineage.
     """
     note = info.note
     if note is None or not _is_ahead(info, note.topic_id, info.committed_leader_epoch):

@@ -194,6 +194,9 @@ class GivenOffsets(NamedTuple):
 
 StartingOffsets = StartingOffset | GivenOffsets
 
+COMMITTED = "committed"
+"""A value of ``startingOffsets`` in a batch read."""
+
 
 def starting_offsets(text: str) -> StartingOffsets:
     """Return a word, or offsets by topic-partition."""
@@ -202,10 +205,6 @@ def starting_offsets(text: str) -> StartingOffsets:
             "it is committed, which is for batch reads. A stream resumes at the committed offsets anyway.", "Remove it."
         )
     return _offsets(text, *_STREAM_START)
-
-
-COMMITTED = "committed"
-"""A value of ``startingOffsets`` in a batch read."""
 
 
 def batch_starting_offsets(text: str) -> StartingOffsets | str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_kafka_group.control.client import TELL_PATIENCE_S, Ask, ask_to_stop, tell_finished
 from pyspark_kafka_group.control.messages import Source, sources_of
@@ -17,6 +18,8 @@ from pyspark_kafka_group.wire.deadline import Deadline
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -56,11 +59,29 @@ def stop(query: StreamingQuery, timeout_s: float) -> bool:
             sources = _sources(query)
         ask = way_to(query)
         # All at once: a source that has stopped planning must not wait while another one plans one more batch.
-        with _telling_what_finishes(query, ask), ThreadPoolExecutor(max(1, len(sources))) as pool:
-            stopped = [*pool.map(lambda source: ask_to_stop(source.address, deadline, ask), sources)]
+        with _telling_what_finishes(query, ask):
+            asked = [begin(partial(ask_to_stop, source.address, deadline, ask)) for source in sources]
+            stopped = [one.result() for one in asked]
     finally:
         query.stop()  # also on Ctrl-C: a query whose member has left reads nothing, and fails within a minute
     return bool(stopped) and all(stopped)
+
+
+def begin(call: Callable[[], T]) -> Future[T]:
+    """Run a call on its own thread, and return its future.
+
+    Deliberate: no ThreadPoolExecutor.  The interpreter waits for its threads, and Ctrl-C must end a program at once.
+    """
+    result: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(call())
+        except BaseException as problem:  # for the caller, who waits
+            result.set_exception(problem)
+
+    threading.Thread(target=run, name="kafka-group-stop", daemon=True).start()
+    return result
 
 
 def _sources(query: StreamingQuery) -> list[Source]:

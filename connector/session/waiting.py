@@ -13,13 +13,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.session.connect import is_remote
-from pyspark_kafka_group.session.stopping import stop
+from pyspark_kafka_group.session.stopping import begin, stop
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -92,19 +92,6 @@ def _stop_all(queries: Sequence[StreamingQuery], timeout_s: float) -> bool:
 
     Each has a thread that ends with the program.  So a second Ctrl-C ends the program at once.
     """
-    begun = [_stopping(query, timeout_s) for query in queries if query.isActive]
+    begun = [begin(partial(stop, query, timeout_s)) for query in queries if query.isActive]
     clean = [result.result() for result in begun]
     return all(clean)
-
-
-def _stopping(query: StreamingQuery, timeout_s: float) -> Future[bool]:
-    result: Future[bool] = Future()
-
-    def run() -> None:
-        try:
-            result.set_result(stop(query, timeout_s))
-        except Exception as problem:  # for the main thread
-            result.set_exception(problem)
-
-    threading.Thread(target=run, name="kafka-group-run-until-signal", daemon=True).start()
-    return result

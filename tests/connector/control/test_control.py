@@ -7,8 +7,10 @@ import json
 import os
 import queue
 import shutil
+import signal
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -88,7 +90,7 @@ def test_every_source_of_the_query_is_drained(listening: Callable[..., ControlSo
     first = listening(lambda _: drain("first", False))
     second = listening(lambda _: drain("second", True))
     assert not stopped(FakeQuery({"control": first.address}, None, 17, {"control": second.address}))
-    assert drained == ["first", "second"]
+    assert sorted(drained) == ["first", "second"]
 
 
 def test_a_source_process_that_has_ended_is_not_waited_for(tmp_path: Path) -> None:
@@ -399,3 +401,21 @@ def test_the_socket_survives_a_shortage_of_files(monkeypatch: pytest.MonkeyPatch
     with closing(ControlSocket(lambda _: True, lambda _: None, lambda: {"lag": 3})) as control:
         assert ask_for_report(control.address) == {"lag": 3}
     assert not failures
+
+
+def test_ctrl_c_does_not_wait_for_a_source(listening: Callable[..., ControlSocket]) -> None:
+    """Regression: the program waited for the threads that asked the sources, for the whole timeout."""
+    released = threading.Event()
+    control = listening(lambda _: released.wait(60))
+    before = {*threading.enumerate()}
+    interrupt = threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT])
+    interrupt.start()
+    begun = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            stopped(FakeQuery({"control": control.address}), timeout_s=60)
+        assert time.monotonic() - begun < 30
+        left = {*threading.enumerate()} - before - {interrupt}
+        assert [thread.name for thread in left if not thread.daemon] == []
+    finally:
+        released.set()
