@@ -21,8 +21,8 @@ _log = logging.getLogger(__name__)
 # How long a caller may take to send its request.
 _REQUEST_PATIENCE_S = 5.0
 
-# The pause after a failed accept, for a process that is short of files.  Long enough not to flood the log.
-_ACCEPT_PAUSE_S = 1.0
+# The pause after a failed accept, for a process that is short of files.  Shorter than callers wait for an answer.
+_ACCEPT_PAUSE_S = 0.1
 
 
 class ControlSocket:
