@@ -32,7 +32,7 @@ APPLICATIONS := integration/test_exactly_once.py 'integration/test_faults.py::te
 PROMISES := $(PY) -m pytest $(APPLICATIONS) integration/test_main_paths.py -n 2 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help setup demo demo-cluster test test-all lint types fast integration archives sanitize simulate soak \
-	rebalances compatibility bench docs wheels format clean java
+	rebalances compatibility bench bench-check docs wheels format clean java
 .NOTPARALLEL:
 
 help:  ## this list
@@ -75,6 +75,8 @@ compatibility: $(READY)  ## the main paths with other versions of Kafka, PySpark
 	@$(PY) scripts/render_docs.py
 bench: $(READY)  ## ARGS="throughput", or another benchmark beside the built-in source (ARGS="--help" lists them)
 	@$(PY) -m benchmarks $(or $(ARGS),--help)
+bench-check: $(READY)  ## short benchmarks, about 25 minutes on an idle machine: fails if a ratio misses its bound
+	@$(PY) -m benchmarks check $(ARGS)
 docs: $(READY)  ## build/site: the pages of docs/ as a site; a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs --quiet build
 wheels: $(READY)  ## dist/: the sdist and a wheel for each platform, checked (100 MB to download at first)

@@ -15,6 +15,7 @@ from typing import TextIO
 
 from benchmarks import (
     batch,
+    bounds,
     busy_start,
     commit,
     connections,
@@ -76,6 +77,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.command == "render":
         pages.publish(args.results)
         return 0
+    if args.command == "bounds":
+        bounds.store([Result.load(file) for file in args.files])
+        return 0
+    if args.command == "check":
+        return check(args.names, args.output)
     if args.command == "show":
         for file in args.files:
             print(report(Result.load(file)), end="\n\n")
@@ -86,7 +92,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def run(name: str, args: argparse.Namespace) -> None:
+def check(names: Sequence[str], output: Path) -> int:
+    """Run benchmarks in a short form, and return 1 if a ratio misses its bound."""
+    stored, missed = bounds.load(), []
+    if unknown := set(names) - stored.keys():
+        raise SystemExit(f"{bounds.FILE} has no bounds of {', '.join(sorted(unknown))}, only of {', '.join(stored)}")
+    for name in names or stored:
+        args = _parser().parse_args([name, "--output", str(output)])
+        vars(args).update(bounds.SHORT[name])
+        verdicts = bounds.judge(run(name, args), stored[name])
+        missed += [f"{name}: {verdict}" for verdict in verdicts if not verdict.good]
+        print(bounds.table(name, verdicts).text(), end="\n\n")
+    print("\n".join(missed) if missed else "All ratios are within their bounds.")
+    return 1 if missed else 0
+
+
+def run(name: str, args: argparse.Namespace) -> Result:
     """Run one benchmark, and store and print its results, even if the run ends early."""
     begin = time.monotonic()
     args.output.mkdir(parents=True, exist_ok=True)
@@ -118,6 +139,7 @@ def run(name: str, args: argparse.Namespace) -> None:
             print(report(result), end="\n\n")
             print(f"figures: {file}")
             print(f"plot: {plots.draw(result, args.output)}")
+    return result
 
 
 @contextmanager
@@ -146,6 +168,11 @@ def _parser() -> argparse.ArgumentParser:
         module.add_arguments(command)
     show = commands.add_parser("show", help="print stored results as tables")
     show.add_argument("files", type=Path, nargs="+")
+    short = commands.add_parser("check", help="run short forms, and fail if a ratio misses its bound in bounds.json")
+    short.add_argument("names", nargs="*", metavar="NAME", help="(default: all)")
+    short.add_argument("--output", type=Path, default=OUTPUT / "check", help="folder for the results (%(default)s)")
+    new = commands.add_parser("bounds", help="set the bounds in bounds.json by stored results")
+    new.add_argument("files", type=Path, nargs="+")
     render = commands.add_parser("render", help="write the tables of stored results into docs/performance.md")
     render.add_argument("results", type=Path, nargs="*", help="JSON files to keep first; none: those kept already")
     return parser

@@ -26,11 +26,14 @@ class View:
         Its name and unit.
     ratios : tuple of (str, str)
         Pairs of sources.  A further table shows the first divided by the second.
+    less_is_better : bool
+        Whether a smaller ratio is better.
     """
 
     metric: str
     title: str
     ratios: tuple[tuple[str, str], ...] = ()
+    less_is_better: bool = False
 
 
 _VERSUS = ((OURS, BUILTIN),)
@@ -56,16 +59,16 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="seconds", title="Seconds of a run"),
     ),
     "latency": (
-        View(metric="p50_ms", title="Latency p50, ms", ratios=_VERSUS),
-        View(metric="p99_ms", title="Latency p99, ms", ratios=_VERSUS),
+        View(metric="p50_ms", title="Latency p50, ms", ratios=_VERSUS, less_is_better=True),
+        View(metric="p99_ms", title="Latency p99, ms", ratios=_VERSUS, less_is_better=True),
         View(metric="batch_ms", title="Median duration of a batch, ms"),
         View(metric="records", title="Records measured"),
     ),
     "kafka_to_kafka": (
-        View(metric="p50_ms", title="From topic to topic p50, ms", ratios=_VERSUS),
+        View(metric="p50_ms", title="From topic to topic p50, ms", ratios=_VERSUS, less_is_better=True),
         View(metric="p90_ms", title="From topic to topic p90, ms"),
         View(metric="p95_ms", title="From topic to topic p95, ms"),
-        View(metric="p99_ms", title="From topic to topic p99, ms", ratios=_VERSUS),
+        View(metric="p99_ms", title="From topic to topic p99, ms", ratios=_VERSUS, less_is_better=True),
         View(metric="batch_ms", title="Median duration of a batch, ms"),
         View(metric="records", title="Records measured"),
     ),
@@ -85,7 +88,9 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
     "idle": (
         View(metric="source_cpu_percent", title="Source process, % of a core"),
         View(metric="jvm_cpu_percent", title="Spark's JVM, % of a core"),
-        View(metric="total_cpu_percent", title="JVM and source process, % of a core", ratios=_VERSUS),
+        View(
+            metric="total_cpu_percent", title="JVM and source process, % of a core", ratios=_VERSUS, less_is_better=True
+        ),
         View(metric="jvm_share_percent", title="JVM and source process, less a session without query, % of a core"),
         View(metric="broker_cpu_percent", title="Broker, % of a core"),
     ),
@@ -103,8 +108,14 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
             metric="batch_ms",
             title="Median duration of a batch, ms",
             ratios=(("transaction", "no commit"), ("plain", "no commit")),
+            less_is_better=True,
         ),
-        View(metric="cycle_ms", title="Mean time from batch to batch, ms", ratios=(("transaction", "no commit"),)),
+        View(
+            metric="cycle_ms",
+            title="Mean time from batch to batch, ms",
+            ratios=(("transaction", "no commit"),),
+            less_is_better=True,
+        ),
         View(metric="batches", title="Batches measured"),
     ),
     "start": (
@@ -123,7 +134,12 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
     ),
     "scaling": (
         View(metric="records_per_s", title="Records/s of all applications", ratios=_VERSUS),
-        View(metric="cpu_s", title="CPU seconds of all applications per million records", ratios=_VERSUS),
+        View(
+            metric="cpu_s",
+            title="CPU seconds of all applications per million records",
+            ratios=_VERSUS,
+            less_is_better=True,
+        ),
         View(metric="least_share", title="Records of the application with fewest, 1: an equal share"),
         View(metric="moved", title="Partitions that moved while applications came and went"),
         View(metric="hand_over_p50_s", title="Hand-over net of the new owner's running batch, p50, s"),
@@ -170,7 +186,12 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         ),
     ),
     "lake": (
-        View(metric="write_s", title="A write of one batch, s", ratios=(("LakeTable", "plain append"),)),
+        View(
+            metric="write_s",
+            title="A write of one batch, s",
+            ratios=(("LakeTable", "plain append"),),
+            less_is_better=True,
+        ),
         View(metric="rows_per_s", title="Rows/s of all writers", ratios=(("LakeTable", "plain append"),)),
         View(metric="p50_s", title="A write beside the others, p50, s"),
         View(metric="p99_s", title="  p99, s"),
