@@ -1,6 +1,6 @@
-"""The ratio that each cell of a benchmark must reach, and the check of a short run against it.
+"""The ratio that each cell of a benchmark must reach.  A short run is compared with it.
 
-Only ratios between two sources of one run are compared.  So a slow machine does not fail the check.
+All ratios are between two sources of one run, so a slow machine does not fail the check.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SHORT: Mapping[str, Mapping[str, Any]] = {
     "formats": {"repetitions": 3},
     "tls": {"repetitions": 2},
 }
-"""What a short run of each benchmark changes.  All cells stay."""
+"""The options of a short run.  It has all cells."""
 
 
 class Bound(NamedTuple):

@@ -35,7 +35,8 @@ def test_a_bound_is_a_quarter_worse_than_the_worst_pair(
     assert (bound.median, bound.smallest, bound.largest, bound.accepted) == (2.5, 2.0, 3.0, accepted)
     for ratio, expected in ((good, True), (bad, False)):
         (verdict,) = bounds.judge(_result(benchmark_name, metric, ratio), [bound])
-        assert (verdict.good, verdict.ratio) == (expected, pytest.approx(ratio))
+        assert verdict.good == expected
+        assert verdict.ratio == pytest.approx(ratio)
 
 
 def test_a_ratio_that_was_not_measured_misses_its_bound() -> None:
