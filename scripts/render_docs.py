@@ -592,7 +592,8 @@ environment with just these versions and a wheel of the project, and its own bro
 `test_main_paths.py` runs streams under each group protocol that the broker has: a restart, both kinds of commit, a hand-over between two
 queries, and an offset rewind. It also runs batch reads and a bookmark, the sink with both kinds of delivery, and `describe`, `history`,
 `rewinds` and `reset` of the command line. `check_versions.py` runs two applications in one group, one on the named PySpark and one on the
-newest, which hand over to each other. `make test-all` runs it on the oldest Kafka, and everything else on 4.3.1.
+newest, which hand over to each other. In the *group tests*, members join, leave, are killed, hand over, start again and run a batch again.
+`make test-all` runs `test_main_paths.py` on the oldest Kafka, and everything else on 4.3.1.
 `KAFKA_VERSION=4.0.1 make integration` runs everything on another version.
 
 ## What differs with Spark 4.0 and 4.1

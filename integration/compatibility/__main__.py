@@ -79,7 +79,7 @@ def run(row: Row, python: Path, arguments: Sequence[str]) -> Result:
     """Run a row's tests."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        command = [str(python), "-m", "pytest", row.tests, "-n0", "-q", f"--junitxml={report}", *arguments]
+        command = [str(python), "-m", "pytest", *row.tests, "-n0", "-q", f"--junitxml={report}", *arguments]
         variables = {**os.environ, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
         variables |= {"KAFKA_VERSION": row.kafka, "SPARK_LOCAL_IP": "127.0.0.1", "NEWEST_PYTHON": sys.executable}
         subprocess.run(command, cwd=ROOT, env=variables, check=False)

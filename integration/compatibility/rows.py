@@ -24,15 +24,15 @@ class Row:
         The brokers' version; empty if the tests need no broker.
     python : str
         The version of Python, as in ``python3.13``.  If empty, the version of this environment.
-    tests : str
-        The file of tests to run.
+    tests : tuple of str
+        The files of tests to run, or single tests as pytest names them.
     """
 
     name: str
     pins: Mapping[str, str]
     kafka: str
     python: str = ""
-    tests: str = "integration/test_main_paths.py"
+    tests: tuple[str, ...] = ("integration/test_main_paths.py",)
 
     @property
     def environment(self) -> str:
@@ -40,6 +40,16 @@ class Row:
         pins = {**self.pins, **({"python": self.python} if self.python else {})}
         return "-".join(f"{package}-{pin}" for package, pin in sorted(pins.items())) or "newest"
 
+
+_GROUP = (
+    *(
+        f"integration/test_{name}.py"
+        for name in ("shared_group", "leaving", "hand_over", "exit", "replay", "static_crash")
+    ),
+    # The others need `availableNow` with several batches, which Spark has from 4.2 on.
+    "integration/test_available_now.py::test_run_beside_a_busy_member_reads_its_share",
+)
+"""Members join, leave, are killed, hand over, start again, and run a batch again."""
 
 _OLDEST = {"pyspark": "4.2.0", "confluent-kafka": "2.15.0"}
 
@@ -56,18 +66,25 @@ ROWS = (
         name="delta",
         pins={"pyspark": "4.2.0"},
         kafka="4.3.1",
-        tests="integration/compatibility/check_delta.py",
+        tests=("integration/compatibility/check_delta.py",),
     ),
     *(
-        Row(name=f"lake-{name}", pins={"pyspark": pin}, kafka="4.3.1", tests="integration/compatibility/check_lake.py")
+        Row(
+            name=f"lake-{name}",
+            pins={"pyspark": pin},
+            kafka="4.3.1",
+            tests=("integration/compatibility/check_lake.py",),
+        )
         for name, pin in (("delta", "4.2.0"), ("iceberg", "4.1.1"))
     ),
+    Row(name="spark-4.2-group", pins={"pyspark": "4.2.0"}, kafka="4.3.1", tests=_GROUP),
     *(
         Row(name=f"spark-{pin[:3]}{suffix}", pins={"pyspark": pin}, kafka="4.3.1", tests=tests)
         for pin in ("4.1.1", "4.0.1")
         for suffix, tests in (
-            ("", "integration/test_main_paths.py"),
-            ("-and-newest", "integration/compatibility/check_versions.py"),
+            ("", ("integration/test_main_paths.py",)),
+            ("-group", _GROUP),
+            ("-and-newest", ("integration/compatibility/check_versions.py",)),
         )
     ),
 )
@@ -127,7 +144,7 @@ def table(results: Mapping[str, Result]) -> str:
     ]
     for row in ROWS:
         result = results.get(row.name)
-        tests = f"`{Path(row.tests).name}`"
+        tests = "group tests" if row.tests == _GROUP else ", ".join(f"`{Path(file).name}`" for file in row.tests)
         if result is None:
             pins = [
                 row.kafka,
