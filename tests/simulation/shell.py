@@ -244,7 +244,7 @@ class ShellQuery(Query):
         """Let Spark's call wait for a change."""
         self.now += seconds
         if self.call is not None:
-            self.call.wait()
+            routines.wait()
             self._enter()
 
     def blame(self, found: Violation) -> None:

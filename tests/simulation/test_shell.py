@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from tests.simulation.kept import KEPT, Kept
@@ -34,17 +32,6 @@ def test_mutant_of_the_shell_is_caught(mutant: Mutant) -> None:
 def test_seed_gives_the_same_run_every_time() -> None:
     for seed in range(5):
         assert tell(*from_seed(seed), real_shell=True) == tell(*from_seed(seed), real_shell=True)
-
-
-def test_run_leaves_no_thread_that_waits() -> None:
-    """Runs share threads.  If a run kept some, the next run would start new ones."""
-    for seed in range(3):
-        assert check(*from_seed(seed), real_shell=True) is None
-    before = threading.active_count()
-    for _ in range(3):
-        for seed in range(3):
-            assert check(*from_seed(seed), real_shell=True) is None
-    assert threading.active_count() == before
 
 
 def test_routine_runs_until_it_waits_and_ends_where_it_is_abandoned() -> None:
