@@ -121,6 +121,9 @@ class SchemaRegistryServer:
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         registry = self
 
+        def is_too_large(number: str) -> bool:
+            return number.isdecimal() and int(number) >= 2**31  # no int of Java: no such path
+
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 asked = urlparse(self.path)
@@ -135,7 +138,8 @@ class SchemaRegistryServer:
                 else:
                     found = registry.answer(asked.path, parse_qs(asked.query))
                     missing = {"error_code": 40403, "message": "Schema not found"}
-                    if not asked.path.startswith(("/schemas/ids/", "/subjects/")):
+                    of_id = asked.path.removeprefix("/schemas/ids/")
+                    if not asked.path.startswith(("/schemas/ids/", "/subjects/")) or is_too_large(of_id):
                         missing = {"error_code": 404, "message": "HTTP 404 Not Found"}
                     self._send(404 if found is None else 200, missing if found is None else found)
 

@@ -69,6 +69,9 @@ milliseconds to reach all of them.  Records with it may be here sooner."""
 _MOST_REMEMBERED = 1000
 """How many unknown ids are remembered.  Each takes about 200 bytes, and a producer may write any id."""
 
+_LARGEST = 2**31 - 1
+"""The largest id.  For a larger one, Confluent's registry answers as for a wrong path, and not that it is unknown."""
+
 _LONGEST = 300  # maximum length of an error text of the registry, or of a proxy before it
 _REFUSED = (401, 403)
 _NOT_NOW = (408, 429, 502, 503, 504)
@@ -164,7 +167,7 @@ class Registry:
         key = number, kind
         if key in self._known:
             return self._known[key]
-        if time.monotonic() - self._unknown.get(number, float("-inf")) < _REMEMBERED_S:
+        if number > _LARGEST or time.monotonic() - self._unknown.get(number, float("-inf")) < _REMEMBERED_S:
             raise UnknownSchemaError
         fmt = _format(kind)
         try:

@@ -78,6 +78,17 @@ def test_an_unknown_id_is_not_asked_for_with_each_record(server: SchemaRegistryS
     assert clock.now == 1
 
 
+def test_an_id_that_no_registry_can_have_is_unknown_at_once(server: SchemaRegistryServer, clock: Clock) -> None:
+    """Regression: the registry answers as for a wrong path.  One record with such an id ended the query."""
+    for number in (2**31, 2**32 - 1):
+        with pytest.raises(UnknownSchemaError):
+            ask(server).by_id(number)
+    with pytest.raises(UnknownSchemaError):
+        ask(server).by_id(2**31 - 1)
+
+    assert set(server.requests) == {f"/schemas/ids/{2**31 - 1}"}
+
+
 def test_an_id_that_another_node_of_the_registry_has_first_is_found(server: SchemaRegistryServer, clock: Clock) -> None:
     """Regression: records with this id were malformed, and so were the records of the next 10 s."""
     clock.after[1] = lambda: server.register("orders-value", '"string"')
