@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from pyspark_kafka_group.formats.ddl import check_parts
+from pyspark_kafka_group.formats.ddl import check_decimal, check_parts
 from pyspark_kafka_group.options.parsers import MalformedError
 
 Schema = Any
@@ -181,8 +181,7 @@ def kind_of(branch: Schema) -> type | None:
 
 def _decimal(schema: dict[str, Any]) -> t.DataType:
     precision, scale = schema.get("precision"), schema.get("scale", 0)
-    if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision <= 38:
-        raise MalformedError(f"it has a decimal with precision {precision} and scale {scale}.", _REMEDY)
+    check_decimal(precision, scale)
     return t.DecimalType(precision, scale)
 
 

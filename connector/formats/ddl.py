@@ -41,7 +41,7 @@ _SIMPLE: dict[str, type[t.DataType]] = {
 MOST_PARTS = 20_000
 """How many parts a column may have.  Each part takes some memory in each batch, and in Spark."""
 
-_PLAIN = (*dict.fromkeys(_SIMPLE.values()), t.DecimalType)
+_PLAIN = tuple(dict.fromkeys(_SIMPLE.values()))
 
 
 def struct_type(text: str) -> t.StructType:
@@ -76,9 +76,20 @@ def check_type(found: t.DataType, path: str) -> None:
         if not isinstance(found.keyType, t.StringType):
             raise MalformedError(f"it has a map whose keys are not STRING{where}.", "Keys in JSON are strings.")
         check_type(found.valueType, f"{path}{{}}")
+    elif isinstance(found, t.DecimalType):
+        check_decimal(found.precision, found.scale)
     elif type(found) not in _PLAIN:
         raise MalformedError(
             f"values of type {found.simpleString()} cannot be read{where}.", "Read it as STRING, and convert it."
+        )
+
+
+def check_decimal(precision: object, scale: object) -> None:
+    """Raise `MalformedError` for a decimal that Spark does not have."""
+    if not (isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and 0 < precision <= 38):
+        raise MalformedError(
+            f"it has a decimal with precision {precision} and scale {scale}.",
+            "Spark's precision is 1 to 38, and its scale 0 to the precision. Name another schema.",
         )
 
 
@@ -181,8 +192,6 @@ class _Parser:
             self._take()
             scale = self._number()
         self._expect(")")
-        if not 0 < precision <= 38 or scale > precision:
-            self._fail(f"DECIMAL({precision},{scale}) does not exist")
         return t.DecimalType(precision, scale)
 
     def _number(self) -> int:
