@@ -186,7 +186,7 @@ class AvroDecoder(ObjectDecoder):
                 self._endless.add(number)
             resolution = Resolution(raw, self._raw_reader, names, self._names)
             resolution.times_read_as_numbers()
-            field = resolution.number_read_as_time()
+            field = resolution.other_unit()
             writer = _parsed(schemas)
         except Exception as problem:
             raise MalformedValueError(f"fastavro cannot read schema {number} ({type(problem).__name__})") from None
@@ -194,7 +194,7 @@ class AvroDecoder(ObjectDecoder):
             raise MalformedValueError(f"schema {number} has {nothing}, which is not supported")
         if field is not None:
             raise MalformedValueError(
-                f"schema {number} has {field or 'the value'} as a number, but the reader's schema as milliseconds"
+                f"schema {number} does not count {field or 'the value'} in the unit of the reader's schema"
             )
         if _is_bytes(raw):
             self._bare.add(number)

@@ -17,7 +17,16 @@ _AVROS = frozenset({
     "fixed",
 })  # fmt: skip
 
-_TIMES = ("timestamp-millis", "timestamp-micros", "local-timestamp-millis", "local-timestamp-micros")
+_UNITS = {
+    "int": frozenset({"date", "time-millis"}),
+    "long": frozenset({
+        "time-micros", "timestamp-millis", "timestamp-micros", "timestamp-nanos",
+        "local-timestamp-millis", "local-timestamp-micros", "local-timestamp-nanos",
+    }),
+}  # fmt: skip
+"""The logical types that say what a number counts, by the type that they need."""
+
+_CONVERTED = frozenset({"timestamp-millis", "timestamp-micros"})
 
 
 def in_full(schema: Schema, namespace: str = "") -> Schema:
@@ -77,21 +86,24 @@ class Resolution:
         self._read = read
         self._stripped: set[int] = set()
 
-    def number_read_as_time(self) -> str | None:
-        """Return a field that was written as a plain number and would be read as milliseconds, if there is one.
+    def other_unit(self) -> str | None:
+        """Return a field that would be read in another unit than it was written in, or whose unit is unknown.
 
-        The unit of such a number is unknown.  Call this after `times_read_as_numbers`.  It also finds a field that
-        shares its type with another field, which is read as a number.
+        Call this after `times_read_as_numbers`.  It also finds a field that shares its type with another field, which
+        is read as a number.
         """
         for writer, reader, path in self._leaves():
-            if _is_number(writer) and (is_millis(reader) or (id(writer) in self._stripped and _is_time(reader))):
+            written, wanted = _unit(writer), _unit(reader)
+            if not wanted or not _is_number(writer) or {written, wanted} <= _CONVERTED:
+                continue
+            if written != wanted if written else is_millis(reader) or id(writer) in self._stripped:
                 return path
         return None
 
     def times_read_as_numbers(self) -> None:
         """Change milliseconds to plain numbers in the writer's schema, if they are read as plain numbers."""
         for writer, reader, _ in self._leaves():
-            if is_millis(writer) and not _is_time(reader):
+            if is_millis(writer) and not _unit(reader):
                 del writer["logicalType"]
                 self._stripped.add(id(writer))
 
@@ -129,14 +141,16 @@ def _named(schema: Schema, names: Names) -> Schema:
     return names.get(schema, schema) if isinstance(schema, str) else schema
 
 
-def _is_time(schema: Schema) -> bool:
-    return isinstance(schema, dict) and schema.get("logicalType") in _TIMES
+def _unit(schema: Schema) -> str:
+    """Return the logical type that says what a number counts, without its zone; empty if there is none."""
+    if not isinstance(schema, dict):
+        return ""
+    logical = str(schema.get("logicalType"))
+    return logical.removeprefix("local-") if logical in _UNITS.get(str(schema.get("type")), ()) else ""
 
 
 def _is_number(schema: Schema) -> bool:
-    if isinstance(schema, dict):
-        return schema.get("type") in ("int", "long") and schema.get("logicalType") not in _TIMES
-    return schema in ("int", "long")
+    return (schema.get("type") if isinstance(schema, dict) else schema) in ("int", "long")
 
 
 class Nothing:

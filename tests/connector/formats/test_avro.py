@@ -47,6 +47,9 @@ def resolved(writer: Any, value: Any, reader: Any) -> Any:
     return found.malformed.get(0) or found.column[0].as_py()["a"]
 
 
+OTHER_UNIT = "does not count a in the unit of the reader's schema"
+
+
 def logical(kind: str, called: str, /, **more: Any) -> dict[str, Any]:
     return {"type": kind, "logicalType": called, **more}
 
@@ -92,6 +95,7 @@ def test_a_value_of_a_type(kind: Any, written: Any, simple: str, value: Any) -> 
         (record("money"), "neither a type of Avro nor a name"),
         ({"type": "record", "name": "E", "fields": []}, "has no fields"),
         (record(logical("bytes", "decimal", precision=50)), "precision 50"),
+        (record(logical("bytes", "decimal", precision=0)), "precision 0"),
         (record({"type": "array", "items": "null"}), "neither a type"),
         ({"a": 1}, "not an Avro schema"),
     ],
@@ -120,11 +124,36 @@ def test_times_are_what_the_writer_meant() -> None:
 
     assert resolved(millis, 1500, micros) == datetime(1970, 1, 1, 0, 0, 1, 500000, UTC)
     assert resolved(micros, 1500, millis) == datetime(1970, 1, 1, 0, 0, 0, 1500, UTC)
-    assert "a as a number" in resolved("long", 1500, millis)
-    assert "a as a number" in resolved("int", 1500, millis)
-    assert "a as a number" in resolved(["long", "string"], 1500, millis)
+    assert OTHER_UNIT in resolved("long", 1500, millis)
+    assert OTHER_UNIT in resolved("int", 1500, millis)
+    assert OTHER_UNIT in resolved(["long", "string"], 1500, millis)
     assert resolved(millis, 1500, "long") == 1500
     assert resolved(["null", millis], 1500, ["null", "double"]) == 1500.0
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (("long", "timestamp-nanos"), ("long", "timestamp-micros")),
+        (("long", "local-timestamp-nanos"), ("long", "local-timestamp-micros")),
+        (("long", "timestamp-millis"), ("long", "timestamp-nanos")),
+        (("long", "timestamp-micros"), ("long", "timestamp-nanos")),
+        (("int", "time-millis"), ("long", "time-micros")),
+        (("int", "time-millis"), ("int", "date")),
+        (("int", "date"), ("long", "timestamp-micros")),
+        (("int", "timestamp-millis"), ("long", "timestamp-millis")),  # of no meaning: it needs a long
+    ],
+)
+def test_what_counts_something_else_is_malformed(written: tuple[str, str], read: tuple[str, str]) -> None:
+    """Regression: nanoseconds became microseconds, so that a time was 1,000 times too large."""
+    assert OTHER_UNIT in resolved(logical(*written), 1500, logical(*read))
+
+
+def test_a_unit_that_the_reader_does_not_name_is_the_number_that_was_written() -> None:
+    for unit in ("timestamp-nanos", "time-micros", "timestamp-millis"):
+        assert resolved(logical("long", unit), 1500, "long") == 1500
+    assert resolved(logical("long", "local-timestamp-nanos"), 1500, logical("long", "timestamp-nanos")) == 1500
+    assert resolved("int", 1, logical("int", "date")) == date(1970, 1, 2)
 
 
 def test_a_time_behind_a_name_is_not_guessed_either() -> None:
@@ -138,7 +167,7 @@ def test_a_time_behind_a_name_is_not_guessed_either() -> None:
 
     found = decode(reader, [value], {2: schema("long")})
 
-    assert found.malformed == {0: "schema 2 has b.at as a number, but the reader's schema as milliseconds"}
+    assert found.malformed == {0: "schema 2 does not count b.at in the unit of the reader's schema"}
 
 
 MILLIS = logical("long", "timestamp-millis")
