@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _OBJECTS = 4
-"""The size of Python objects, as a multiple of the size of their column; more if most of them are null."""
+"""The size of Python objects, as a multiple of the size of their column."""
+
+_EACH = 64
+"""The bytes that an element takes besides, because narrow elements are objects too.  The library for Protobuf, and the
+dictionary of a message, take more: 240 bytes for an empty one."""
 
 
 class Budget:
@@ -30,7 +34,7 @@ class Budget:
 
     def spend(self, elements: int, width: int) -> None:
         """Count elements of a width (see `width_of`) before they are created; raise `limits.TooLargeError`."""
-        self._left -= elements * width * _OBJECTS
+        self._left -= elements * (width * _OBJECTS + _EACH)
         if self._left < 0:
             raise limits.TooLargeError
 
