@@ -15,8 +15,14 @@ from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, BrokerError, UnknownTopicError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.wire.deadline import Deadline
 
 T = TypeVar("T")
+
+SHORTER_S = 10.0
+"""How long a log must end below the committed offset before records count as lost."""
+
+_ASK_AGAIN_S = 0.5
 
 
 class GonePartitionsError(Exception):
@@ -106,9 +112,18 @@ class RangeLookup:
         """Return the ends of logs for a reader."""
         return self._complete(partitions, partial(self._cluster.log_ends, read_committed=self._read_committed))
 
-    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """Return the ends of logs, including the records of open transactions."""
-        return self._complete(partitions, partial(self._cluster.log_ends, read_committed=False))
+    def high_watermarks(self, committed: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset]:
+        """Return the ends of logs, including the records of open transactions.
+
+        A log end goes back for a moment while a partition changes its leader.  So a lower end than the committed offset
+        counts only if it lasts.
+        """
+        deadline = Deadline.after(SHORTER_S)
+        while True:
+            ends = self._complete(committed, partial(self._cluster.log_ends, read_committed=False))
+            if deadline.passed or all(ends[tp] >= offset for tp, offset in committed.items()):
+                return ends
+            time.sleep(_ASK_AGAIN_S)
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
         """Return the first record of a time or later in each partition.  Partitions without one are left out."""

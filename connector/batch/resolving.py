@@ -31,8 +31,8 @@ class Lookup(Protocol):
     def log_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Return the log end offsets."""
 
-    def high_watermarks(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Return the log end offsets, including records of open transactions."""
+    def high_watermarks(self, committed: Offsets) -> Offsets:
+        """Return the log end offsets, including records of open transactions.  Wait until they reach ``committed``."""
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
         """Return the offsets of the first records with these timestamps or later ones, if there are any."""
@@ -101,20 +101,23 @@ def resolve(
         starts.update(found_starts)
         committed = {tp: start for tp, start in found_starts.items() if not isinstance(start, StartingOffset)}
     log_starts = lookup.log_starts([tp for tp, start in starts.items() if start is StartingOffset.EARLIEST])
-    found = lookup.offsets_at({tp: start.time_ms for tp, start in starts.items() if isinstance(start, AtTime)})
-    at_end = lookup.offsets_at({tp: span.until.time_ms for tp, span in spans.items() if isinstance(span.until, AtTime)})
-    # Requested last, so that no end is older than a start.
+    # After the offsets above, so that no range begins above its end.
     log_ends = lookup.log_ends([*spans])
+    # After the log ends, so that later records do not count.  The ends first, for the same reason.
+    at_end = lookup.offsets_at({tp: span.until.time_ms for tp, span in spans.items() if isinstance(span.until, AtTime)})
+    found = lookup.offsets_at({tp: start.time_ms for tp, start in starts.items() if isinstance(start, AtTime)})
     found.update(log_starts)
     # A group that reads uncommitted records may have committed behind the first open transaction.
-    ahead = [tp for tp in committed if committed[tp] > log_ends[tp] and spans[tp].until is StartingOffset.LATEST]
-    tops = {**log_ends, **lookup.high_watermarks(ahead)}
+    ahead = {tp: offset for tp, offset in committed.items() if offset > log_ends[tp]}
+    for tp, top in lookup.high_watermarks(ahead).items():
+        if top < ahead[tp]:
+            starts[tp] = _truncated(tp, ahead[tp], log_ends[tp], top, policy)
     ranges = {}
     for tp, span in spans.items():
         start = _start(tp, starts[tp], found.get(tp), log_ends[tp], policy)
         until = _until(span.until, at_end.get(tp), log_ends[tp])
         if start > until:
-            ranges[tp] = _backwards(tp, OffsetRange(until, start), tops[tp], span, policy)
+            ranges[tp] = _backwards(tp, OffsetRange(until, start), span)
         elif until > log_ends[tp]:
             ranges[tp] = _behind_the_log(tp, OffsetRange(start, until), log_ends[tp], policy)
         else:
@@ -170,23 +173,26 @@ def _behind_the_log(tp: TopicPartition, wanted: OffsetRange, log_end: Offset, po
     return OffsetRange(wanted.start, max(wanted.start, log_end))
 
 
-def _backwards(tp: TopicPartition, between: OffsetRange, top: Offset, span: Span, policy: Policy) -> OffsetRange:
-    """Return an empty range in place of one that begins above its end, or raise; ``top`` is the log end."""
+def _truncated(tp: TopicPartition, committed: Offset, log_end: Offset, top: Offset, policy: Policy) -> Offset:
+    """Return where to continue in a log that ends below the committed offset, or raise; ``top`` is this end."""
+    if policy.fail_on_data_loss:
+        raise DataLossError(
+            topic=tp.topic, partition=tp.partition, lost_from=top, lost_until=committed, log_start=0, log_end=top
+        )
+    _log.warning(
+        "%s: the log ends at %d, below the committed offset %d. Continuing there, because failOnDataLoss=false.",
+        tp,
+        log_end,
+        committed,
+    )
+    return log_end
+
+
+def _backwards(tp: TopicPartition, between: OffsetRange, span: Span) -> OffsetRange:
+    """Return an empty range in place of one that begins above its end, or raise."""
     until, start = between
     if isinstance(span.start, AtCommitted):
-        if span.until is not StartingOffset.LATEST or start <= top:
-            return OffsetRange(start, start)  # the group has already read everything
-        if policy.fail_on_data_loss:
-            raise DataLossError(
-                topic=tp.topic, partition=tp.partition, lost_from=top, lost_until=start, log_start=0, log_end=top
-            )
-        _log.warning(
-            "%s: the log ends at %d, below the committed offset %d. Continuing there, because failOnDataLoss=false.",
-            tp,
-            until,
-            start,
-        )
-        return OffsetRange(until, until)
+        return OffsetRange(start, start)  # the group has already read everything
     option = span.start.option if isinstance(span.start, AtTime) else "startingOffsets"
     raise OptionError(
         option,

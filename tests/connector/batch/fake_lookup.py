@@ -55,7 +55,8 @@ class FakeLookup:
     def log_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
         return {tp: self.logs[tp].until for tp in partitions}
 
-    high_watermarks = log_ends
+    def high_watermarks(self, committed: Offsets) -> Offsets:
+        return self.log_ends(committed)
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
         assert not times_ms

@@ -31,8 +31,8 @@ class Log:
     def log_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
         return self._of("ends", partitions, self._end)
 
-    def high_watermarks(self, partitions: Collection[TopicPartition]) -> Offsets:
-        return self._of("tops", partitions, self._top)
+    def high_watermarks(self, committed: Offsets) -> Offsets:
+        return self._of("tops", committed, self._top)
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         assert [*partitions] == [TP, OTHER], "of the whole topic"
@@ -111,6 +111,25 @@ def test_records_of_an_open_transaction_do_not_count_for_times() -> None:
         resolved(at(1700), LATEST, log)
 
 
+class Growing(Log):
+    """A log that gets five records with a high timestamp after each question about a time."""
+
+    def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
+        found = {tp: Offset(20) for tp in times_ms if self._end > 20}
+        if times_ms:
+            self._end += 5
+        return found
+
+
+def test_records_that_come_while_times_are_asked() -> None:
+    """Regression: a read with an ending time got records of that time or later.
+
+    If it also had a starting time, it began above the first new record, where it ended, and failed.
+    """
+    assert resolved(EARLIEST, at(4000), Growing()) == (10, 20)
+    assert resolved(at(3000), at(4000), Growing(), no_match=NoMatch.LATEST) == (20, 20)
+
+
 def test_no_record_of_the_starting_time() -> None:
     with pytest.raises(NoOffsetAtTimeError, match=r"orders-0 has no record of the time 9999 \(startingTimestamp"):
         resolved(at(9999), LATEST)
@@ -154,11 +173,20 @@ def test_a_log_that_ends_below_the_committed_offset() -> None:
     )
 
 
+@pytest.mark.parametrize("until", [at(1500), at(9999), Offset(15), Offset(20), Offset(22), Offset(99)])
+def test_a_log_that_ends_below_the_committed_offset_of_a_bounded_read(until: Bound) -> None:
+    """Regression: a job with ``endingTimestamp`` waited at its offset, and skipped the new records below it."""
+    with pytest.raises(DataLossError, match=r"offsets \[20, 25\) are beyond the end of the log"):
+        resolved(committed(), until, Log(committed=25))
+    assert resolved(committed(), until, Log(committed=25), fail_on_data_loss=False) == (20, 20)
+
+
 def test_a_committed_offset_behind_an_open_transaction() -> None:
     """Kafka's consumers read uncommitted records by default.  The group has read these records, so nothing is lost."""
     log = Log(committed=18, end=15, top=20)
     assert resolved(committed(), LATEST, log) == (18, 18)
     assert log.asked == ["committed", "ends", "tops"]
     assert resolved(committed(), LATEST, log, fail_on_data_loss=False) == (18, 18)
+    assert resolved(committed(), at(1600), log) == (18, 18)
     with pytest.raises(DataLossError, match=r"offsets \[20, 25\) are beyond the end of the log"):
         resolved(committed(), LATEST, Log(committed=25, end=15, top=20))
