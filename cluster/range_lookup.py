@@ -57,16 +57,26 @@ class RangeLookup:
         The number of attempts for each question.
     pause_s : float
         The pause between two attempts, in seconds.
+    patience_s : float
+        How long to repeat a question, in seconds, even if this takes more attempts.  Commits are not repeated for it.
     """
 
     def __init__(
-        self, properties: Properties, *, group_id: str, read_committed: bool, attempts: int, pause_s: float
+        self,
+        properties: Properties,
+        *,
+        group_id: str,
+        read_committed: bool,
+        attempts: int,
+        pause_s: float,
+        patience_s: float = 0.0,
     ) -> None:
         self._properties = properties
         self._group_id = group_id
         self._read_committed = read_committed
         self._attempts = max(1, attempts)
         self._pause_s = pause_s
+        self._patience_s = patience_s
         self._cluster = connect(properties, client_id=f"{group_id}-offsets")
 
     def close(self) -> None:
@@ -158,7 +168,9 @@ class RangeLookup:
         if not offsets:
             return
         wanted = {tp: (offset, None, metadata) for tp, (offset, metadata) in offsets.items()}
-        refused = self._patiently(partial(self._cluster.commit, self._group_id, "", -1, None, wanted, lasting=True))
+        ask = partial(self._cluster.commit, self._group_id, "", -1, None, wanted, lasting=True)
+        # Deliberate: without patience.  Another program may commit meanwhile, and the caller has to look again.
+        refused = self._patiently(ask, 0.0)
         if any(has(name, Consequence.EVICTED) for name in refused.values()):
             self.check_group()
             raise ActiveGroupError.of_bookmark(self._group_id, [])
@@ -193,17 +205,19 @@ class RangeLookup:
                 )
         return found
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        problem = ""
-        for attempt in range(self._attempts):
-            if attempt:
-                time.sleep(self._pause_s)
+    def _patiently(self, ask: Callable[[], T], patience_s: float | None = None) -> T:
+        until, attempts = Deadline.after(self._patience_s if patience_s is None else patience_s), 0
+        while True:
             try:
                 return ask()
             except TryAgainError as failed:
                 problem = str(failed)
+            attempts += 1
+            if attempts >= self._attempts and until.passed:
+                break
+            time.sleep(self._pause_s if attempts < self._attempts else max(self._pause_s, _ASK_AGAIN_S))
         raise BrokerError(
             f"Option 'kafka.bootstrap.servers': the cluster at {self._properties.get('bootstrap.servers', '')!r} did "
-            f"not answer {self._attempts} times ({problem}). Check the address, the network, and "
-            f"kafka.security.protocol, or raise fetchOffset.numRetries."
+            f"not answer {attempts} times ({problem}). Check the address, the network, and kafka.security.protocol, or "
+            f"raise fetchOffset.numRetries."
         )

@@ -8,6 +8,7 @@ ranges that Spark reads.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from types import TracebackType
@@ -19,7 +20,7 @@ from pyspark_kafka_group.columns.schema import spark_schema
 from pyspark_kafka_group.formats.planning import typed_schema
 from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.commit_metadata import differ
-from pyspark_kafka_group.offsets.errors import BookmarkMovedError, DataLossError, OptionError
+from pyspark_kafka_group.offsets.errors import BookmarkMovedError, DataLossError, OptionError, UnknownTopicError
 from pyspark_kafka_group.offsets.range_bounds import AtCommitted
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch
@@ -27,6 +28,11 @@ from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batc
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql import types as t
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE_S = 60.0
+"""How long :meth:`Bookmark.commit` waits for the coordinator.  Without it, the next run would repeat this one."""
 
 _BOUNDS = frozenset(
     name.lower()
@@ -89,17 +95,21 @@ class Bookmark:
         BookmarkMovedError
             If another run or tool has committed since the bookmark was created.
         DataLossError
-            If a topic was created again since then.
+            If a topic was created again since then, or deleted.  With ``failOnDataLoss=false``, deleted topics are left
+            out.
+        BrokerError
+            If the cluster does not answer for a minute.
         """
         if self._committed:
             return
-        with closing(open_lookup(self._settings)) as lookup:
+        with closing(open_lookup(self._settings, patience_s=_PATIENCE_S)) as lookup:
             lookup.check_group()
-            self._check_topics(lookup)
-            now = _offsets(lookup, self._ranges)
+            existing = self._existing_topics(lookup)
+            ranges = {tp: r for tp, r in self._ranges.items() if tp.topic in existing}
+            now = _offsets(lookup, ranges)
             moved = {
                 tp: now.get(tp)
-                for tp, r in self._ranges.items()
+                for tp, r in ranges.items()
                 # An earlier call without an answer may have committed.
                 if now.get(tp) != self._before.get(tp) and not (self._tried and now.get(tp) == r.until)
             }
@@ -118,18 +128,26 @@ class Bookmark:
                 for topic, info in self._topics.items()
             }
             # Deliberate: also unchanged offsets.  Brokers may delete an offset some time after its last commit.
-            lookup.commit({tp: (r.until, notes[tp.topic]) for tp, r in self._ranges.items()})
+            lookup.commit({tp: (r.until, notes[tp.topic]) for tp, r in ranges.items()})
         self._committed = True
 
-    def _check_topics(self, lookup: RangeLookup) -> None:
-        """Raise if a topic was created again.
+    def _existing_topics(self, lookup: RangeLookup) -> Collection[str]:
+        """Return the topics that still exist.  Raise if one was created again, or deleted (``failOnDataLoss``).
 
-        If this happens after the check, the new topic gets an offset with the id of the old one.  The next run detects
-        this.
+        If one is created again after the check, the new topic gets an offset with the id of the old one.  The next run
+        detects this.
         """
-        for topic, info in lookup.topics([*self._topics]).items():
+        try:
+            found = lookup.topics([*self._topics])
+        except UnknownTopicError as missing:
+            if self._settings.fail_on_data_loss:
+                raise DataLossError.of_deleted(missing.topics) from None
+            _log.warning("%s: deleted. Committing the others, because failOnDataLoss=false.", ", ".join(missing.topics))
+            found = lookup.topics([topic for topic in self._topics if topic not in missing.topics])
+        for topic, info in found.items():
             if differ(info.topic_id, self._topics[topic].topic_id):
                 raise DataLossError.of_recreated_bookmark(topic, self._group_id)
+        return found
 
     @property
     def _group_id(self) -> str:

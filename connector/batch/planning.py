@@ -24,14 +24,15 @@ _SHOWN = 5
 """How many partitions an error names."""
 
 
-def open_lookup(settings: BatchSettings) -> RangeLookup:
-    """Return a lookup, which has not connected to the cluster yet."""
+def open_lookup(settings: BatchSettings, *, patience_s: float = 0.0) -> RangeLookup:
+    """Return a lookup, which has not connected to the cluster yet.  It repeats questions for at least this time."""
     return RangeLookup(
         settings.properties,
         group_id=settings.group_id or settings.reader_name,
         read_committed=settings.read_committed,
         attempts=settings.fetch_attempts,
         pause_s=settings.fetch_pause_s,
+        patience_s=patience_s,
     )
 
 

@@ -1,4 +1,4 @@
-"""The questions behind a batch read: which answers count, and which are asked for again."""
+"""The questions behind a batch read: which answers count, and how often the lookup repeats a question."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import pytest
 
 from pyspark_kafka_group.cluster import range_lookup
 from pyspark_kafka_group.cluster.range_lookup import RangeLookup
+from pyspark_kafka_group.offsets.errors import BrokerError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.wire.error_codes import error_code
 from tests.wire.fake_broker import FakeBroker
-from tests.wire.fake_group import LIST, fake_group, listed
+from tests.wire.fake_group import CLASSIC, LIST, classic, fake_group, listed
 
 TP = TopicPartition("orders", 0)
+LOADING = classic("", error_code("COORDINATOR_LOAD_IN_PROGRESS"))
 
 
 @pytest.fixture
@@ -25,7 +28,7 @@ def broker() -> Iterator[FakeBroker]:
 def lookup(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[RangeLookup]:
     monkeypatch.setattr(range_lookup, "_ASK_AGAIN_S", 0.01)
     properties = {"bootstrap.servers": str(broker.address)}
-    made = RangeLookup(properties, group_id="etl", read_committed=True, attempts=1, pause_s=0.0)
+    made = RangeLookup(properties, group_id="etl", read_committed=True, attempts=10, pause_s=0.0)
     yield made
     made.close()
 
@@ -39,3 +42,17 @@ def test_a_log_end_that_goes_back_for_a_moment(broker: FakeBroker, lookup: Range
 def test_a_log_end_that_stays_below(lookup: RangeLookup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_lookup, "SHORTER_S", 0.1)
     assert lookup.high_watermarks({TP: Offset(25)}) == {TP: 20}
+
+
+def test_a_patient_lookup_waits_for_a_coordinator(broker: FakeBroker, lookup: RangeLookup) -> None:
+    """Regression: a bookmark did not commit if the coordinator moved at that moment, and the next run repeated all."""
+    broker.answers[CLASSIC] = [LOADING, LOADING, LOADING, classic("Empty")]
+    lookup._attempts, lookup._patience_s = 1, 60.0
+    lookup.check_group()
+
+
+def test_a_question_is_repeated_as_often_as_the_user_wants(broker: FakeBroker, lookup: RangeLookup) -> None:
+    broker.answers[CLASSIC] = LOADING
+    lookup._attempts = 3
+    with pytest.raises(BrokerError, match="did not answer 3 times"):
+        lookup.check_group()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset, TopicInfo
 from pyspark_kafka_group.cluster.group_description import GroupMember
-from pyspark_kafka_group.offsets.errors import ActiveGroupError
+from pyspark_kafka_group.offsets.errors import ActiveGroupError, UnknownTopicError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 
 Offsets = dict[TopicPartition, Offset]
@@ -44,6 +44,8 @@ class FakeLookup:
     commits: list[TopicPartition] = field(default_factory=list)
 
     def topics(self, names: Collection[str], *, option: str = "subscribe") -> dict[str, TopicInfo]:
+        if missing := {*names} - {tp.topic for tp in self.logs}:
+            raise UnknownTopicError([*missing], option=option)
         return {
             name: TopicInfo(self.topic_ids.get(name), {tp.partition: 0 for tp in self.logs if tp.topic == name})
             for name in names

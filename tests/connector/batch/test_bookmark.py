@@ -29,7 +29,7 @@ OPTIONS = {"kafka.bootstrap.servers": "x:1", "kafka.group.id": "g", "subscribe":
 @pytest.fixture
 def lookup(monkeypatch: pytest.MonkeyPatch) -> FakeLookup:
     made = FakeLookup(logs(5, 7), {P0: Offset(2), P1: Offset(0)})
-    monkeypatch.setattr(bookmark, "open_lookup", lambda _: made)
+    monkeypatch.setattr(bookmark, "open_lookup", lambda *_, **__: made)
     return made
 
 
@@ -142,6 +142,18 @@ def test_a_topic_that_is_created_again_while_the_commit_is_under_way(
     with pytest.raises(DataLossError, match="t-0: the topic was deleted and created again"):
         made()
     assert made(failOnDataLoss="false").ranges == {("t", 0): (0, 50), ("t", 1): (0, 70)}
+
+
+def test_a_topic_that_is_deleted_before_the_commit(lookup: FakeLookup) -> None:
+    """Regression: the error named the option ``subscribe``.  The job could commit nothing of its other topics."""
+    lookup.logs |= logs(3, topic="other")
+    lost, left_out = (made(subscribe="t,other", failOnDataLoss=value) for value in ("true", "false"))
+    lookup.logs = logs(5, 7)
+    with pytest.raises(DataLossError, match="Topic deleted: other"):
+        lost.commit()
+    assert lookup.commits == []
+    left_out.commit()
+    assert lookup.commits == [P0, P1]
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, GeneratorExit])
