@@ -24,7 +24,7 @@ from pyspark_kafka_group.offsets.errors import ConfigurationError, OptionError
 from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch, parse_either
 from pyspark_kafka_group.options.settings import Settings, parse
 from pyspark_kafka_group.stream_reader import StreamReader
-from pyspark_kafka_group.views.schemas import names, schema_of
+from pyspark_kafka_group.views.schemas import schema_of
 
 if TYPE_CHECKING:
     from pyspark_kafka_group.formats.batches import TypedReading
@@ -118,7 +118,7 @@ class KafkaGroupDataSource(DataSource):
             # Deliberate: not at the top.  It imports the requests to the cluster, and most queries do not need them.
             from pyspark_kafka_group.views.reader import KafkaGroupViewReader
 
-            _check_schema(schema, tuple(names(view)))
+            _check_schema(schema, schema_of(view))
             return KafkaGroupViewReader(self.options)
         settings = parse_batch(self.options)
         return KafkaGroupBatchReader(settings, _typed(settings, schema), load=self._load)
@@ -176,16 +176,17 @@ def _stream_reader() -> type[StreamReader]:
 def _typed(settings: Settings | BatchSettings, schema: StructType) -> TypedReading | None:
     """Return how keys and values are decoded; None if they stay bytes.  Check the schema of the user."""
     if settings.formats is None:
-        _check_schema(schema, settings.columns)
+        _check_schema(schema, spark_schema(settings.columns))
         return None
     from pyspark_kafka_group.formats.batches import typed_reading
 
     return typed_reading(settings.formats, settings.columns, schema)
 
 
-def _check_schema(schema: StructType, columns: tuple[str, ...]) -> None:
-    if [field.name for field in schema] != list(columns):
+def _check_schema(schema: StructType, own: StructType) -> None:
+    if [(field.name, field.dataType) for field in schema] != [(field.name, field.dataType) for field in own]:
+        columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in own)
         raise ConfigurationError(
-            "The kafka-group source has a fixed schema. Remove .schema(...) and parse the column value instead, "
-            "or set the option valueFormat."
+            f"The kafka-group source has a fixed schema. Remove .schema(...) and parse the column value instead, "
+            f"or set the option valueFormat. A table must have these columns: {columns}."
         )

@@ -92,11 +92,12 @@ def column_plans(formats: Formats, columns: tuple[str, ...], schema: t.StructTyp
     """
     ids = {field.name: int(field.metadata[ID]) for field in schema if ID in (field.metadata or {})}
     plans = _plans(formats, ids)
-    expected = [field.name for field in spark_schema(columns)]
-    expected += [MALFORMED_COLUMN] if formats.on_malformed is OnMalformed.NULL else []
-    types = {plan.format.column: plan.type for plan in plans}
-    wrong = [field.name for field in schema if types.get(field.name, field.dataType) != field.dataType]
-    if [field.name for field in schema] != expected or wrong:
+    own = {field.name: field.dataType for field in spark_schema(columns)}
+    own |= {plan.format.column: plan.type for plan in plans if plan.format.column in own}
+    if formats.on_malformed is OnMalformed.NULL:
+        own[MALFORMED_COLUMN] = t.StringType()
+    wrong = [field.name for field in schema if own.get(field.name) != field.dataType]
+    if [field.name for field in schema] != [*own] or wrong:
         raise ConfigurationError(
             f"The columns are not those that the formats give{f' ({wrong[0]})' if wrong else ''}. Remove .schema(...). "
             f"If there is none, the newest schema in the registry has just changed: call load() again, or set "
