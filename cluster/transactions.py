@@ -9,7 +9,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pyspark_kafka_group.cluster.channel import TIMEOUT_S
 from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset
@@ -20,19 +20,11 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.group_requests import OffsetToCommit
-from pyspark_kafka_group.wire.offset_transactions import (
-    AddOffsetsToTransaction,
-    CommitOffsetsInTransaction,
-    InitProducerId,
-)
-from pyspark_kafka_group.wire.transaction_ends import (
-    DescribeTransactions,
-    EndTransaction,
-    ListTransactions,
-    TransactionState,
-)
 from pyspark_kafka_group.wire.transaction_requests import FindTransactionCoordinator, FindTransactionCoordinators
 from pyspark_kafka_group.wire.types import Address, ProtocolError, UnsupportedVersionError
+
+if TYPE_CHECKING:
+    from pyspark_kafka_group.wire.transaction_ends import TransactionState
 
 log = logging.getLogger("pyspark_kafka_group.writing")
 
@@ -90,6 +82,8 @@ class Transactions(Groups):
     Methods with a deadline retry until then, if a retry can help.
     """
 
+    # Deliberate: most requests are imported where they are needed.  A query that starts needs none of them.
+
     def transaction_coordinator(self, transactional_id: str, *, timeout_s: float = TIMEOUT_S) -> str:
         """Return the name of Kafka's error when a broker looks for the coordinator of a transactional id, or NONE."""
         with self._errors.translated("transactions"):
@@ -98,6 +92,7 @@ class Transactions(Groups):
 
     def states(self, transactional_ids: Collection[str], *, deadline: Deadline) -> dict[str, TransactionState]:
         """Return the producer of each transactional id, and the state of its transaction."""
+        from pyspark_kafka_group.wire.transaction_ends import DescribeTransactions
 
         def ask(address: Address, names: list[str], until: Deadline) -> _Answered[TransactionState]:
             for name, found in self._connections.ask(address, DescribeTransactions(names), until).items():
@@ -121,6 +116,7 @@ class Transactions(Groups):
         deadline : Deadline
             When to stop retrying.
         """
+        from pyspark_kafka_group.wire.transaction_ends import EndTransaction
 
         def ask(address: Address, names: list[str], until: Deadline) -> _Answered[str]:
             for name in names:
@@ -138,6 +134,7 @@ class Transactions(Groups):
         dict
             The problem of each transactional id that is not fenced.
         """
+        from pyspark_kafka_group.wire.offset_transactions import InitProducerId
 
         def ask(address: Address, names: list[str], until: Deadline) -> _Answered[str]:
             for name in names:
@@ -165,6 +162,7 @@ class Transactions(Groups):
         deadline : Deadline
             When to stop retrying.
         """
+        from pyspark_kafka_group.wire.offset_transactions import InitProducerId
 
         def ask(address: Address, names: list[str], until: Deadline) -> _Answered[tuple[str, OpenProducer]]:
             for name in names:
@@ -195,6 +193,7 @@ class Transactions(Groups):
             Kafka's name of the error for each partition whose offset was not written.  PRODUCER_FENCED for all of
             them also means that the transaction could not be begun.
         """
+        from pyspark_kafka_group.wire.offset_transactions import AddOffsetsToTransaction, CommitOffsetsInTransaction
 
         def begin(address: Address, names: list[str], until: Deadline) -> _Answered[str]:
             for name in names:
@@ -244,6 +243,8 @@ class Transactions(Groups):
         TryAgainError
             If a broker of the cluster does not answer, so that its transactions are unknown.
         """
+        from pyspark_kafka_group.wire.transaction_ends import ListTransactions
+
         request = ListTransactions(states, longer_than_ms, re.escape(prefix) + ".*")
         found: set[str] = set()
 

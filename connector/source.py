@@ -18,16 +18,17 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_kafka_group.batch_reader import KafkaGroupBatchReader
 from pyspark_kafka_group.columns.schema import spark_schema
 from pyspark_kafka_group.offsets.errors import ConfigurationError, OptionError
-from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch, parse_either
 from pyspark_kafka_group.options.settings import Settings, parse
 from pyspark_kafka_group.stream_reader import StreamReader
-from pyspark_kafka_group.views.schemas import schema_of
 
 if TYPE_CHECKING:
     from pyspark_kafka_group.formats.batches import TypedReading
+    from pyspark_kafka_group.options.batch_settings import BatchSettings
+
+# Deliberate: most modules are imported where they are needed.  Spark imports this one in each of its processes for a
+# query, also in the executors' workers.
 
 
 class KafkaGroupDataSource(DataSource):
@@ -69,11 +70,14 @@ class KafkaGroupDataSource(DataSource):
             return SCHEMA
         view = self._view()
         if view is not None:
+            from pyspark_kafka_group.views.schemas import schema_of
+
             return schema_of(view)
+        from pyspark_kafka_group.options.batch_settings import parse_either
+
         settings = parse_either(self.options)
         if settings.formats is None:
             return spark_schema(settings.columns)
-        # Deliberate: not at the top.  A query that reads bytes does not need it.
         from pyspark_kafka_group.formats.planning import typed_schema
 
         return typed_schema(settings.columns, settings.formats)
@@ -115,11 +119,14 @@ class KafkaGroupDataSource(DataSource):
                 raise OptionError("controlRequest", str(problem), remedy) from None
         view = self._view()
         if view is not None:
-            # Deliberate: not at the top.  It imports the requests to the cluster, and most queries do not need them.
             from pyspark_kafka_group.views.reader import KafkaGroupViewReader
+            from pyspark_kafka_group.views.schemas import schema_of
 
             _check_schema(schema, schema_of(view))
             return KafkaGroupViewReader(self.options)
+        from pyspark_kafka_group.batch_reader import KafkaGroupBatchReader
+        from pyspark_kafka_group.options.batch_settings import parse_batch
+
         settings = parse_batch(self.options)
         return KafkaGroupBatchReader(settings, _typed(settings, schema), load=self._load)
 

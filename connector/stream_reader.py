@@ -10,6 +10,7 @@ reader contains only its settings.  In the source process, the first call create
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,6 @@ from pyspark_kafka_group.offsets.task_ranges import Task, pack
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
 from pyspark_kafka_group.query.process import prepare_source_process
-from pyspark_kafka_group.reading.range_reader import ReadOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from pyspark_kafka_group.query.query import Query
 
 Json = dict[str, Any]
+
+# Deliberate: the default is 700.  A plan for thousands of partitions makes tens of thousands of small objects, none of
+# them in a cycle.  With 10,000 partitions, half of the planning time was spent in the search for cycles.  At a start,
+# it delayed the imports.
+_OBJECTS_BEFORE_GC = 100_000
 
 
 @dataclass
@@ -119,6 +124,7 @@ class StreamReader(AcknowledgedOnArrival, DataSourceStreamReader):
     def _called(self) -> Iterator[Query]:
         """Yield the query, which the first call creates, and note that a call is running."""
         if self._query is None:
+            gc.set_threshold(_OBJECTS_BEFORE_GC, *gc.get_threshold()[1:])
             # Deliberate: not at the top.  Executors do not need it, and each worker would take 50 ms to import it.
             from pyspark_kafka_group.query.query import Query
             from pyspark_kafka_group.query.secondary import Sources
@@ -148,6 +154,7 @@ class StreamReader(AcknowledgedOnArrival, DataSourceStreamReader):
         assert isinstance(partition, TaskPartition)
         # Deliberate: not at the top.  Only executors need it.
         from pyspark_kafka_group.read_task import read_task
+        from pyspark_kafka_group.reading.range_reader import ReadOptions
 
         settings, group = self._settings, self._settings.group
         options = ReadOptions(

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.kerberos import kerberos_login
 from pyspark_kafka_group.wire.name_lookup import addresses
-from pyspark_kafka_group.wire.oauth import oauth_login
 from pyspark_kafka_group.wire.sasl import SCRAM_HASHES, Conversation, plain, scram
 from pyspark_kafka_group.wire.types import Address, PropertyError
 
@@ -79,8 +77,6 @@ def security_of(config: Mapping[str, str]) -> Security:
     PropertyError
         If a property is invalid or not supported.
     """
-    from pyspark_kafka_group.wire.tls import client_context  # imports ssl
-
     protocol = config.get("security.protocol", "plaintext").lower()
     if protocol not in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"):
         raise PropertyError(
@@ -94,19 +90,32 @@ def security_of(config: Mapping[str, str]) -> Security:
         raise PropertyError("client.dns.lookup", "it cannot be this.", f"Write {_ALL_ADDRESSES} or {_CANONICAL}.")
     return Security(
         protocol,
-        client_context(config) if protocol.endswith("ssl") else None,
+        _tls(config) if protocol.endswith("ssl") else None,
         _login(config) if protocol.startswith("sasl") else None,
         _FAMILIES[family],
         frozenset(addresses(config.get("bootstrap.servers", ""), protocol) if by_name == _CANONICAL else ()),
     )
 
 
+# Deliberate, here and below: imports where they are needed.  Each process of Spark would import every login.
+
+
+def _tls(config: Mapping[str, str]) -> ssl.SSLContext:
+    from pyspark_kafka_group.wire.tls import client_context
+
+    return client_context(config)
+
+
 def _login(config: Mapping[str, str]) -> Login:
     # The default is GSSAPI, as in librdkafka and Java's client.
     mechanism = config.get("sasl.mechanism") or "GSSAPI"
     if mechanism == "GSSAPI":
+        from pyspark_kafka_group.wire.kerberos import kerberos_login
+
         return Login(mechanism, kerberos_login(config).talk)
     if mechanism == "OAUTHBEARER":
+        from pyspark_kafka_group.wire.oauth import oauth_login
+
         return Login(mechanism, oauth_login(config))
     if mechanism != "PLAIN" and mechanism not in SCRAM_HASHES:
         raise PropertyError(

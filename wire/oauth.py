@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.sasl import Conversation, oauthbearer
 from pyspark_kafka_group.wire.token_assertions import Assertion, assertion_of, read_file, unsecured_token
-from pyspark_kafka_group.wire.token_cache import SHARE, TIMEOUT_S, Token, TokenSource, tokens_of
-from pyspark_kafka_group.wire.token_providers import PROVIDER, token_provider
+from pyspark_kafka_group.wire.token_cache import PROVIDER, SHARE, TIMEOUT_S, Token, TokenSource, tokens_of
+from pyspark_kafka_group.wire.token_providers import token_provider
 from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, RefusedCredentialsError
 
 if TYPE_CHECKING:

@@ -17,6 +17,12 @@ from pyspark_kafka_group.wire.types import ProtocolError
 
 _log = logging.getLogger(__name__)
 
+PROVIDER = "sasl.oauthbearer.provider"
+"""The property that names a token provider."""
+
+PROVIDER_CONFIG = "sasl.oauthbearer.config"
+"""The text that a token provider gets."""
+
 SHARE = 0.8
 """How much of its lifetime a token is used, as in librdkafka and Java's client."""
 

@@ -19,14 +19,8 @@ from typing import Any
 from pyspark_kafka_group.wire import cloud_tokens
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.name_lookup import addresses
-from pyspark_kafka_group.wire.token_cache import SHARE, TIMEOUT_S, Token, recent_tokens
+from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, SHARE, TIMEOUT_S, Token, recent_tokens
 from pyspark_kafka_group.wire.types import PropertyError, StoppedLoginError
-
-PROVIDER = "sasl.oauthbearer.provider"
-"""The property that names a provider."""
-
-PROVIDER_CONFIG = "sasl.oauthbearer.config"
-"""The text that a provider gets."""
 
 _FORMS = "msk:REGION, entra:HOST, google, databricks:CREDENTIAL, or my_package.my_module:function"
 _READY: Mapping[str, cloud_tokens.Ready] = {

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark_kafka_group.cluster.properties.jaas import JaasError, LoginModule, parse_jaas
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.wire import token_providers
+from pyspark_kafka_group.wire import token_cache
 from pyspark_kafka_group.wire.types import PropertyError
 
-PROVIDER = token_providers.PROVIDER
-PROVIDER_CONFIG = token_providers.PROVIDER_CONFIG
+PROVIDER = token_cache.PROVIDER
+PROVIDER_CONFIG = token_cache.PROVIDER_CONFIG
 
 _JAAS = "sasl.jaas.config"
 _LOGIN_HANDLER = "sasl.login.callback.handler.class"
@@ -60,8 +59,11 @@ def with_provider(properties: Mapping[str, str]) -> dict[str, str]:
     found = _without_amazon(_without_google(dict(properties)))
     if PROVIDER not in found:
         return found
+    # Deliberate: not at the top, here and below.  Few queries need it.
+    from pyspark_kafka_group.wire.token_providers import check_name
+
     try:
-        token_providers.check_name(found[PROVIDER].strip())
+        check_name(found[PROVIDER].strip())
     except PropertyError as problem:
         raise OptionError(f"kafka.{problem.key}", problem.problem, problem.remedy) from None
     for other in found:
@@ -116,8 +118,10 @@ def _options(text: str | None, expected: str) -> Mapping[str, str]:
     """Return the options of a login module, after a check that it is the expected one."""
     if text is None:
         return {}
+    from pyspark_kafka_group.cluster.properties.jaas import JaasError, parse_jaas
+
     try:
-        module: LoginModule = parse_jaas(text)
+        module = parse_jaas(text)
     except JaasError as problem:
         raise OptionError(f"kafka.{_JAAS}", f"{problem}.", f"Write {expected} required;") from None
     if unshaded(module.name) != expected:

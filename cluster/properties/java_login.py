@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark_kafka_group.cluster.properties.cloud_logins import unshaded
-from pyspark_kafka_group.cluster.properties.jaas import JaasError, LoginModule, parse_jaas
 from pyspark_kafka_group.offsets.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark_kafka_group.cluster.properties.jaas import LoginModule
 
 JAAS = "sasl.jaas.config"
 _HANDLER = "sasl.login.callback.handler.class"
@@ -74,6 +76,8 @@ def login_properties(properties: Mapping[str, str]) -> _Found:
     text = properties.get(JAAS)
     if text is None:
         return
+    from pyspark_kafka_group.cluster.properties.jaas import JaasError, parse_jaas
+
     try:
         module = parse_jaas(text)
     except JaasError as problem:

@@ -5,7 +5,6 @@ The case of keys does not matter, because Spark passes them in lower case.  Erro
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -208,6 +207,8 @@ def _check_known(key: str, table: Sequence[Option], of: str) -> None:
     if is_in_table(key):
         hint = f"Write kafka.{key} for a Kafka property."
     else:
+        import difflib  # only here: each process of Spark imports this module
+
         near = difflib.get_close_matches(key, names, n=1)
         hint = f"Did you mean {names[near[0]]!r}?" if near else "Kafka properties are written kafka.<name>."
     raise OptionError(key, f"it is not an option of this {of}.", hint)

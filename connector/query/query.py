@@ -7,11 +7,10 @@ and the source process can notice each other's end only between calls.
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.cluster.dead_letter_topic import require_dead_letter_topic
 from pyspark_kafka_group.control.messages import ranges_to_json
@@ -25,7 +24,6 @@ from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.spark_commit_log import shortest_gap_s
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
-from pyspark_kafka_group.query.available_now import AvailableNow, log_ends_now
 from pyspark_kafka_group.query.batch_delay import BatchDelay
 from pyspark_kafka_group.query.batch_report import batch_report
 from pyspark_kafka_group.query.batch_tracker import BatchTracker
@@ -38,6 +36,9 @@ from pyspark_kafka_group.query.source_notes import LATEST_OFFSET, PARTITIONS
 from pyspark_kafka_group.query.stream_planner import StreamPlanner
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.types import Address
+
+if TYPE_CHECKING:
+    from pyspark_kafka_group.query.available_now import AvailableNow
 
 _log = logging.getLogger(__name__)
 
@@ -72,10 +73,6 @@ _LAG_PAUSE_S = 5.0
 # has timed out and the slowest hand-over has ended.  This margin comes on top.
 _REPLAY_MARGIN_S = 30.0
 _REPLAY_PAUSE_S = 0.3
-
-# Deliberate: the default is 700.  A plan for thousands of partitions makes tens of thousands of small objects, none of
-# them in a cycle.  With 10,000 partitions, half of the planning time was spent in the search for cycles.
-_OBJECTS_BEFORE_GC = 100_000
 
 Json = dict[str, Any]
 
@@ -124,6 +121,9 @@ class Query:
 
     def fix_target(self) -> None:
         """List the log ends: a run with ``availableNow`` reads up to them."""
+        # Deliberate: not at the top.  Other queries start sooner without it.
+        from pyspark_kafka_group.query.available_now import AvailableNow, log_ends_now
+
         settings = self._settings.group
         self._warms_up = False
         self._planner = AvailableNow(settings, self._watch, log_ends_now(settings, self._watch))
@@ -362,7 +362,6 @@ class Query:
     ) -> Membership:
         """Return the membership; join the group first if this is the first call of the process."""
         if self._group is None:
-            gc.set_threshold(_OBJECTS_BEFORE_GC, *gc.get_threshold()[1:])
             query_id = query_id or new_query_id()
             self._client_id = f"{self._settings.client_id}-{query_id[:8]}"
             event_log = EventLog(self._client_id, self._settings.event_log)

@@ -15,7 +15,7 @@ from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.committer import CommitRefusedError, TransactionalCommitter
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
-from pyspark_kafka_group.wire.token_providers import PROVIDER
+from pyspark_kafka_group.wire.token_cache import PROVIDER
 
 OFFSETS = {TopicPartition("t", 0): (Offset(5), LeaderEpoch(3), "note")}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import pickle
 import signal
@@ -155,6 +156,23 @@ def test_only_with_old_versions_the_first_batch_waits_for_partitions_of_other_me
     settings = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t"})
     version(settings).initialOffset()
     assert made == [version is OlderStreamReader]
+
+
+def test_neither_imports_nor_plans_set_off_the_search_for_cyclic_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise Python would search the plan for 10,000 partitions a hundred times while the query makes it."""
+    thresholds = gc.get_threshold()
+    monkeypatch.setattr(stream_reader, "prepare_source_process", lambda *_: None)
+    monkeypatch.setattr(query_module, "Query", lambda *_, **__: WarmingQuery(0))
+    settings = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t"})
+    try:
+        KafkaGroupStreamReader(settings).initialOffset()
+        gc.collect()
+        before = gc.get_stats()
+        kept = [[] for _ in range(20_000)]  # type: ignore[var-annotated]  # the elements do not matter
+        assert gc.get_stats() == before
+        assert len(kept) == 20_000
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 @pytest.mark.parametrize(

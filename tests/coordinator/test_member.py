@@ -16,7 +16,7 @@ from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, MemberFencedError, NotUpgradedError
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
-from pyspark_kafka_group.wire.token_providers import PROVIDER
+from pyspark_kafka_group.wire.token_cache import PROVIDER
 
 
 class StubConsumer:

@@ -19,8 +19,7 @@ from pyspark_kafka_group.offsets.client_login import (
 )
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
 from pyspark_kafka_group.wire import token_providers
-from pyspark_kafka_group.wire.token_cache import Token
-from pyspark_kafka_group.wire.token_providers import PROVIDER, PROVIDER_CONFIG
+from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, Token
 
 GIVEN = {"client.id": "it", PROVIDER: "shop_tokens:token", PROVIDER_CONFIG: "of-the-vault"}
 HIDDEN = "Failed to acquire SASL OAUTHBEARER token: OAuth callback raised exception"

@@ -1,7 +1,7 @@
 """Each module can be imported alone, and importing it stays light.
 
 Spark imports every top-level `pyspark_*` package when it looks for data sources.  Our import must not take seconds, and
-must not fail if a native library is missing.
+must not fail if a native library is missing.  Each of Spark's processes imports only what it needs of this package.
 """
 
 from __future__ import annotations
@@ -70,3 +70,58 @@ def reports() -> dict[str, dict[str, object]]:
 @pytest.mark.parametrize("module", MODULES)
 def test_module_imports_alone_and_loads_nothing_heavy(module: str, reports: dict[str, dict[str, object]]) -> None:
     assert reports[module] == {"module": module, "error": None, "asked": []}
+
+
+# Runs one process of Spark as far as its imports go, and reports the modules of this package.
+BEGUN = """
+import sys
+import pyspark_kafka_group.source
+from pyspark_kafka_group.options.settings import parse
+from pyspark_kafka_group.stream_reader_42 import KafkaGroupStreamReader
+
+reader = KafkaGroupStreamReader(parse(
+    {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t", "warmUp": "false"}
+))
+"""
+SOURCE_PROCESS = (
+    BEGUN
+    + """
+reader.initialOffset()
+"""
+)
+WORKER = (
+    BEGUN
+    + """
+from pyspark_kafka_group.stream_reader import TaskPartition
+
+list(reader.read(TaskPartition({})))
+"""
+)
+REPORT = """
+print(*(name.removeprefix("pyspark_kafka_group.") for name in sys.modules if name.startswith("pyspark_kafka_group.")))
+"""
+
+LOGINS = ("wire.kerberos", "wire.oauth", "wire.tls", "wire.token_providers", "cluster.properties.jaas")
+OTHER_READS = ("batch_reader", "options.batch_settings", "views.schemas", "formats.planning", "formats.batches")
+SINK = ("writers", "wire.offset_transactions", "wire.transaction_ends")
+
+
+@pytest.mark.parametrize(
+    ("program", "needed", "not_needed"),
+    [
+        pytest.param(BEGUN, "source", ("query.query", "reading.range_reader", "cluster.cluster"), id="any process"),
+        pytest.param(SOURCE_PROCESS, "query.query", ("reading.range_reader", "query.available_now"), id="source"),
+        pytest.param(WORKER, "reading.direct_client", ("query.query", "cluster.cluster"), id="worker"),
+    ],
+)
+def test_a_process_of_a_plain_stream_imports_only_what_it_needs(
+    program: str, needed: str, not_needed: tuple[str, ...]
+) -> None:
+    """Each of these modules delays the first row of every query, in several processes one after the other."""
+    run = subprocess.run(
+        [sys.executable, "-c", program + REPORT], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    found = {*run.stdout.split()}
+    assert needed in found
+    assert found.isdisjoint({*LOGINS, *OTHER_READS, *SINK, *not_needed})

@@ -19,8 +19,8 @@ import pytest
 
 from pyspark_kafka_group.wire import token_providers
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.token_cache import Token
-from pyspark_kafka_group.wire.token_providers import PROVIDER, PROVIDER_CONFIG, NoTokenError, token_provider
+from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, Token
+from pyspark_kafka_group.wire.token_providers import NoTokenError, token_provider
 from pyspark_kafka_group.wire.types import PropertyError
 
 KEY, SECRET = "AKIDEXAMPLE", "of-the-key-itself"

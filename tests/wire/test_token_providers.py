@@ -17,10 +17,8 @@ import pytest
 from pyspark_kafka_group.wire import token_providers
 from pyspark_kafka_group.wire.connection_security import security_of
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.token_cache import Tokens, recent_tokens, tokens_of
+from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, Tokens, recent_tokens, tokens_of
 from pyspark_kafka_group.wire.token_providers import (
-    PROVIDER,
-    PROVIDER_CONFIG,
     NoTokenError,
     TokenProvider,
     check_name,

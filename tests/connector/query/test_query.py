@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import threading
 import time
@@ -115,11 +114,9 @@ def spark(kafka: MockKafka) -> Iterator[Spark]:
         **OPTIONS,
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
     }
-    thresholds = gc.get_threshold()
     query = made(options)
     yield Spark(query)
     query.stop()
-    gc.set_threshold(*thresholds)
 
 
 def test_batches_follow_each_other_without_a_gap(spark: Spark, produce: Produce) -> None:
@@ -371,16 +368,6 @@ def test_the_report_of_an_idle_query_is_not_made_anew(spark: Spark, produce: Pro
     assert spark.poll()
     assert made(spark.query.report()) is not made(first)
     assert made(spark.query.report())["orders"]["0"] == 2
-
-
-def test_plans_do_not_set_off_the_search_for_cyclic_garbage(spark: Spark, produce: Produce) -> None:
-    """Otherwise Python would search the plan for 10,000 partitions a hundred times while the query makes it."""
-    spark.wait_for_batch()
-    gc.collect()
-    before = gc.get_stats()
-    kept = [[] for _ in range(20_000)]  # type: ignore[var-annotated]  # the elements do not matter
-    assert gc.get_stats() == before
-    assert len(kept) == 20_000
 
 
 def test_the_source_process_says_what_is_so_now(spark: Spark, produce: Produce) -> None:
