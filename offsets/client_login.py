@@ -14,7 +14,7 @@ from typing import Any
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, TIMEOUT_S, Token, Tokens, tokens_of
+from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, TIMEOUT_S, Token, Tokens, failure, tokens_of
 from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, StoppedLoginError
 
 _PATIENCE_S = 30.0
@@ -46,7 +46,7 @@ def _tokens_for(config: Mapping[str, Any]) -> Tokens | None:
     """Return the tokens of the provider in a configuration, after a first one; None without a provider."""
     if PROVIDER not in config:
         return None
-    # Deliberate: not at the top, here and below.  Only logins with tokens need it.
+    # Deliberate: not at the top.  Only logins with tokens need it.
     from pyspark_kafka_group.wire.token_providers import token_provider
 
     try:
@@ -112,8 +112,6 @@ def _answer(tokens: Tokens, _: str) -> tuple[str, float, str, dict[str, str]]:
 
 def client_text(text: str, properties: Mapping[str, str]) -> str:
     """Return a text of librdkafka without secrets.  If it is about a login, add why a token provider fails."""
-    from pyspark_kafka_group.wire.token_providers import failure
-
     cause = failure(properties)
     if cause and _HIDDEN in text:
         text = text.replace(_HIDDEN, cause)

@@ -7,7 +7,7 @@ import math
 import os
 import threading
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol, cast
@@ -31,6 +31,9 @@ TIMEOUT_S = 10.0
 
 RETRY_S = 10.0
 """How long after a failed renewal to ask again, at the most.  The current token is used meanwhile."""
+
+failing: dict[str, str] = {}
+"""Texts of failures of token providers since the last success, by the name of the provider."""
 
 _recent: deque[str] = deque(maxlen=16)
 
@@ -135,3 +138,14 @@ def _tokens_of(_: int, source: Hashable) -> Tokens:
 def recent_tokens() -> frozenset[str]:
     """Return the tokens that this process has used lately.  No text may show them."""
     return frozenset(_recent)
+
+
+def failure(config: Mapping[str, str]) -> str:
+    """Return why the provider that properties name fails now; empty if it does not.
+
+    Properties that are not translated yet, and log in with tokens, stand for all providers of this process.
+    """
+    if PROVIDER in config:
+        return failing.get(config[PROVIDER].strip(), "")
+    mechanisms = {config.get("sasl.mechanism"), config.get("sasl.mechanisms")}
+    return "" if mechanisms.isdisjoint({"OAUTHBEARER", "AWS_MSK_IAM"}) else " ".join(failing.values())

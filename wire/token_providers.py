@@ -16,7 +16,7 @@ from concurrent.futures import Future, wait
 from functools import lru_cache
 from typing import Any
 
-from pyspark_kafka_group.wire import cloud_tokens
+from pyspark_kafka_group.wire import cloud_tokens, token_cache
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.name_lookup import addresses
 from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, SHARE, TIMEOUT_S, Token, recent_tokens
@@ -53,9 +53,6 @@ _PART = re.compile(r"[^\s,;={}\[\]\"']{6,}")
 
 # What the user has to correct.  Other errors of the system pass, or may pass.
 _FINAL = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
-
-_failing: dict[str, str] = {}
-"""Texts of failures since the last success, by the name of the provider."""
 
 
 class NoTokenError(StoppedLoginError):
@@ -108,7 +105,7 @@ class TokenProvider:
         except Exception as problem:
             raise self._failure(problem) from None
         token = self._token(answer)
-        _failing.pop(self._name, None)
+        token_cache.failing.pop(self._name, None)
         return token
 
     def _run(self, future: Future[Any]) -> None:
@@ -166,19 +163,9 @@ class TokenProvider:
 
     def _noted(self, problem: Exception) -> Exception:
         """Return the error with the name of the provider, and remember its text for librdkafka's clients."""
-        text = _failing[self._name] = f"Option 'kafka.{PROVIDER}': the token provider {self._name!r} {problem}"
+        text = f"Option 'kafka.{PROVIDER}': the token provider {self._name!r} {problem}"
+        token_cache.failing[self._name] = text
         return type(problem)(text)
-
-
-def failure(config: Mapping[str, str]) -> str:
-    """Return why the provider that properties name fails now; empty if it does not.
-
-    Properties that are not translated yet, and log in with tokens, stand for all providers of this process.
-    """
-    if PROVIDER in config:
-        return _failing.get(config[PROVIDER].strip(), "")
-    mechanisms = {config.get("sasl.mechanism"), config.get("sasl.mechanisms")}
-    return "" if mechanisms.isdisjoint({"OAUTHBEARER", "AWS_MSK_IAM"}) else " ".join(_failing.values())
 
 
 def token_provider(config: Mapping[str, str]) -> TokenProvider:

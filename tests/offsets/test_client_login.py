@@ -18,7 +18,7 @@ from pyspark_kafka_group.offsets.client_login import (
     without_provider,
 )
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
-from pyspark_kafka_group.wire import token_providers
+from pyspark_kafka_group.wire import token_cache, token_providers
 from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, Token
 
 GIVEN = {"client.id": "it", PROVIDER: "shop_tokens:token", PROVIDER_CONFIG: "of-the-vault"}
@@ -40,7 +40,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     module = ModuleType("shop_tokens")
     module.token = token  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "shop_tokens", module)
-    monkeypatch.setattr(token_providers, "_failing", {})
+    monkeypatch.setattr(token_cache, "failing", {})
     token_providers._provider.cache_clear()
     yield made
     token_providers._provider.cache_clear()

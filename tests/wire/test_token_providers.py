@@ -14,15 +14,14 @@ from urllib.error import HTTPError
 
 import pytest
 
-from pyspark_kafka_group.wire import token_providers
+from pyspark_kafka_group.wire import token_cache, token_providers
 from pyspark_kafka_group.wire.connection_security import security_of
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, Tokens, recent_tokens, tokens_of
+from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, Tokens, failure, recent_tokens, tokens_of
 from pyspark_kafka_group.wire.token_providers import (
     NoTokenError,
     TokenProvider,
     check_name,
-    failure,
     token_provider,
 )
 from pyspark_kafka_group.wire.types import PropertyError
@@ -37,7 +36,7 @@ LATER = time.time() + 1e6
 @pytest.fixture(autouse=True)
 def _no_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget the providers that failed in earlier tests."""
-    monkeypatch.setattr(token_providers, "_failing", {})
+    monkeypatch.setattr(token_cache, "failing", {})
 
 
 @pytest.fixture
