@@ -99,6 +99,8 @@ def bench(
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     # Spark's Python processes import the sources of this folder.
     os.environ["PYTHONPATH"] = str(_ROOT)
+    # An installed package has byte code.  Without it, each of these processes would compile this package anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     folder = Path(tempfile.mkdtemp(prefix="benchmark-"))
     say("starting a broker and Spark")
     try:
