@@ -55,8 +55,8 @@ def properties_of(
 ) -> dict[str, str]:
     """Return librdkafka's properties for the connection.
 
-    A file, or else a profile, is the base.  Servers in an option or a variable take precedence over those of the file,
-    and options over the environment.
+    A file or a profile is the base.  The servers are those of the option, else those of the file, else those of the
+    variable.
 
     Parameters
     ----------
@@ -68,21 +68,24 @@ def properties_of(
     Raises
     ------
     ConfigurationError
-        If a file cannot be read or understood, or the servers are unknown.
+        If a file cannot be read or understood, two are named, or the servers are unknown.
     """
+    names = "--config", "--profile"
     if config is None and profile is None:
-        config, profile = environment.get(CONFIG_VARIABLE), environment.get(PROFILE_VARIABLE)
+        names = CONFIG_VARIABLE, PROFILE_VARIABLE
+        config, profile = (environment.get(name) for name in names)
+    if config and profile:
+        raise ConfigurationError(f"{' and '.join(names)} both name a file of properties. Give one of them.")
     file = Path(config) if config else profile_file(profile, environment) if profile else None
     properties = _read(file) if file else {}
-    servers = bootstrap_servers or environment.get(BOOTSTRAP_VARIABLE)
-    if servers:
-        properties["bootstrap.servers"] = servers
-    if not properties.get("bootstrap.servers"):
+    # Deliberate: the variable last.  It may name another cluster than the profile of an option.
+    servers = bootstrap_servers or properties.get("bootstrap.servers") or environment.get(BOOTSTRAP_VARIABLE)
+    if not servers:
         raise ConfigurationError(
             "the cluster is unknown. Give --bootstrap-server HOST:PORT, or a --config file or a --profile "
             f"with bootstrap.servers, or set {BOOTSTRAP_VARIABLE}."
         )
-    return properties
+    return {**properties, "bootstrap.servers": servers}
 
 
 def _read(file: Path) -> dict[str, str]:

@@ -45,6 +45,24 @@ def test_options_count_more_than_the_environment(home: dict[str, str]) -> None:
     assert properties_of(None, home["file"], None, environment)["security.protocol"] == "SSL"
 
 
+def test_a_variable_does_not_send_the_command_of_a_profile_to_another_cluster(home: dict[str, str]) -> None:
+    """Regression: with the variable set, ``reset --profile prod --execute`` changed the cluster of the variable."""
+    environment = {**home, "KAFKA_GROUP_BOOTSTRAP_SERVERS": "env:1"}
+    assert properties_of(None, None, "prod", environment) == {"bootstrap.servers": "prod:1"}
+    Path(home["file"]).write_text("security.protocol=SSL\n", encoding="utf-8")
+    found = properties_of(None, home["file"], None, environment)
+    assert found == {"bootstrap.servers": "env:1", "security.protocol": "SSL"}
+
+
+def test_two_files_are_refused(home: dict[str, str]) -> None:
+    """Regression: the profile was ignored."""
+    with pytest.raises(ConfigurationError, match="--config and --profile both name a file"):
+        properties_of(None, home["file"], "prod", home)
+    environment = {**home, "KAFKA_GROUP_CONFIG": home["file"], "KAFKA_GROUP_PROFILE": "prod"}
+    with pytest.raises(ConfigurationError, match="KAFKA_GROUP_CONFIG and KAFKA_GROUP_PROFILE both name a file"):
+        properties_of(None, None, None, environment)
+
+
 def test_what_is_missing_is_said(home: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match="--bootstrap-server HOST:PORT"):
         properties_of(None, None, None, {})
