@@ -119,7 +119,8 @@ def lacks(facts: GroupFacts) -> Iterator[Finding]:
             where,
             "it has no topic ids (Kafka 2.8 or newer). A topic that was deleted and created again is noticed only if "
             "its log is shorter",
-            "After you create a topic again, start with a new checkpoint, or run 'kafka-group reset --to start'",
+            "After you create a topic again, start with a new checkpoint, or run "
+            "'kafka-group reset --to start --topics TOPIC'",
         )
     if cluster.offsets_topic_problem is not None:
         yield Finding(

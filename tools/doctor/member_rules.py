@@ -11,6 +11,9 @@ from pyspark_kafka_group.wire.describe_requests import DescribedMember
 _DEFAULT_HEARTBEAT_MS = 3000
 """Default of ``heartbeat.interval.ms`` in Java's client and in librdkafka.  No member reports its own."""
 
+_EAGER = ("range", "roundrobin", "sticky")
+"""The eager assignors of Java's client and of librdkafka.  Kafka Streams and Connect bring their own."""
+
 _HEARTBEATS = 3
 """Minimum number of heartbeats in a session timeout, by Kafka's own advice: one late heartbeat is no death."""
 
@@ -28,8 +31,8 @@ _NAMED = 4
 
 def eager_assignor(facts: GroupFacts) -> Iterator[Finding]:
     """Find an assignor with which each rebalance revokes all partitions of all members."""
-    classic = facts.protocol is GroupProtocol.CLASSIC and facts.assignor
-    if classic and len(facts.members) > 1 and not facts.assignor.startswith("cooperative"):
+    eager = facts.protocol is GroupProtocol.CLASSIC and facts.assignor in _EAGER
+    if eager and len(facts.members) > 1:
         yield Finding(
             Severity.WARNING,
             "EAGER_ASSIGNOR",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.group_checks import listed, named
 from pyspark_kafka_group.tools.analysis.lag_judgement import Status
 from pyspark_kafka_group.tools.doctor.facts import Finding, GroupFacts, Severity
@@ -67,8 +68,8 @@ def records_gone(facts: GroupFacts) -> Iterator[Finding]:
                 str(tp),
                 f"the group is at offset {part.committed_offset}, and the log starts at {part.log_start}. "
                 f"{part.log_start - part.committed_offset} offsets were deleted before the group read them",
-                "Start with failOnDataLoss=false, or run 'kafka-group reset --to start'. Raise the topic's "
-                "retention.ms",
+                f"Start with failOnDataLoss=false, or run 'kafka-group reset --to start {_only(tp)}'. Raise the "
+                f"topic's retention.ms",
             )
 
 
@@ -82,7 +83,8 @@ def beyond_the_end(facts: GroupFacts) -> Iterator[Finding]:
                 str(tp),
                 f"the group is at offset {part.committed_offset}, and the log ends at {part.log_end}. The topic was "
                 f"created again, or an unclean leader election has truncated it",
-                "Find out which. For a new topic run 'kafka-group reset --to start', for a truncated one '--to end'",
+                f"Find out which. Run 'kafka-group reset {_only(tp)}', for a new topic with '--to start', for a "
+                f"truncated one with '--to end'",
             )
 
 
@@ -146,6 +148,11 @@ def offsets_go_soon(facts: GroupFacts) -> Iterator[Finding]:
             "Raise it to 10080 (7 days, Kafka's default). Queries of this project have checkpoints, other consumers "
             "do not",
         )
+
+
+def _only(tp: TopicPartition) -> str:
+    """Return the option that keeps a reset from all other partitions of the group."""
+    return f"--topics {tp.topic}:{tp.partition}"
 
 
 def _retention_s(facts: GroupFacts, topic: str) -> float | None:

@@ -122,6 +122,12 @@ def test_eager_assignors(assignor: str) -> None:
     assert found(assignor=assignor, recent=None, members=HEALTHY.members[:1]) == [], "nobody to take from"
 
 
+def test_assignors_of_other_programs_are_no_finding() -> None:
+    """Regression: each application of Kafka Streams was told to set cooperative-sticky, which it cannot."""
+    for assignor in ("stream", "sessioned"):
+        assert found(assignor=assignor, recent=None) == []
+
+
 def test_mixed_assignors() -> None:
     finding = one(recent=lately(assignors=frozenset({"cooperative-sticky", "range"})))
     assert finding.code == "MIXED_ASSIGNORS"
@@ -225,7 +231,10 @@ def test_records_that_are_gone() -> None:
     finding = one(partitions=partition(log_start=7))
     assert (finding.severity, finding.code, finding.subject) == (Severity.ERROR, "RECORDS_DELETED", "orders-0")
     assert "2 offsets were deleted" in finding.evidence
-    assert one(partitions=partition(log_end=4)).code == "OFFSET_BEYOND_END"
+    beyond = one(partitions=partition(log_end=4))
+    assert beyond.code == "OFFSET_BEYOND_END"
+    for remedy in (finding.remedy, beyond.remedy):
+        assert "--topics orders:0" in remedy, "regression: the reset would have moved all partitions of the group"
     assert found(partitions=partition(committed_offset=None, log_start=7)) == []
 
 
