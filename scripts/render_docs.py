@@ -542,6 +542,8 @@ The instruments are observable. They belong to the global meter provider, unless
   its first batch. The metrics of a query that has ended disappear.
 - Each application exports its own partitions. The sum of `kafka_group_lag` over all members is the group's lag. A partition without an
   owner is in no member's metrics; `kafka-group describe` shows it.
+- With `read_committed`, the default, records of open transactions do not count, although Kafka's tools count them. So behind a
+  transaction that hangs, the lag stays 0 while records wait. `kafka-group doctor` finds it.
 - The source asks for log ends at every trigger. With a trigger of an hour they are up to an hour old. `log-end-seconds-ago` says how old.
 - The phases of `time-total` are less than all of the time: between two triggers Spark does not call the source. A batch is `running`
   until the source knows that it is finished. Without `pyspark_kafka_group.register(spark)` that may be at the next trigger.

@@ -22,7 +22,7 @@ from pyspark_kafka_group.metrics.metric import (
 )
 from pyspark_kafka_group.metrics.source_metrics import LagSummary, SourceMetrics, TopicMetrics
 
-_LAG = "log end minus committed offset, LAG in Kafka's tools"
+_LAG = "log end minus committed offset, LAG in Kafka's tools without the records of open transactions"
 _BEHIND = "log end minus the next offset to plan. Records of a running batch do not count"
 
 
@@ -228,7 +228,7 @@ METRICS: tuple[Metric, ...] = (
         name="partition-log-end-offset",
         unit="offset",
         per=Per.PARTITION,
-        doc="The log end offset.",
+        doc="The log end offset. With `read_committed` the log ends before the first open transaction.",
         known_as="Kafka's tools: LOG-END-OFFSET",
         read=of_partitions(lambda part: part.log_end_offset),
     ),
@@ -236,7 +236,7 @@ METRICS: tuple[Metric, ...] = (
         name="partition-lag",
         unit="records",
         per=Per.PARTITION,
-        doc="Log end minus committed offset.",
+        doc="Log end minus committed offset, as in `group-lag`.",
         known_as="Kafka's tools: LAG",
         read=of_partitions(lambda part: part.group_lag),
     ),

@@ -31,7 +31,10 @@ FIELDS: Mapping[str, tuple[str, str]] = {
         "topic → partition → offset",
         "The same for partitions that the group wants back, and that wait for the running batch.",
     ),
-    "logEnd": ("topic → partition → offset", "The newest known log end offset."),
+    "logEnd": (
+        "topic → partition → offset",
+        "The newest known log end offset; with `read_committed`, before the first open transaction.",
+    ),
     "lag": (
         "topic → partition → number",
         "Log end offset minus committed offset: LAG in Kafka's tools. Only for partitions where both are known.",
