@@ -54,7 +54,7 @@ def import_checkpoint(
     if its sink skips numbers that it has seen, as Spark's file sink does.
 
     Ends with 1 if the group has members, and with 2 if anything else is wrong. In both cases
-    nothing has changed.
+    nothing has changed, unless the error says that some offsets were set or may have been.
 
     \b
     Examples:

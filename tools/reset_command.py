@@ -6,7 +6,7 @@ import getpass
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.request_errors import CommitUnclearError
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.offsets.reset_note import ResetNote
-from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, parse_offsets, parse_target
 from pyspark_kafka_group.tools.analysis.documents import reset_document
 from pyspark_kafka_group.tools.analysis.group_checks import GroupInUseError, listed
@@ -86,7 +85,8 @@ def reset(
 
     Each offset gets a note with the user, the time, and the offset before. Queries log it at their
     start, and 'kafka-group history' shows it. Ends with 1 if the group has members or does not
-    exist, and with 2 if anything else is wrong. In both cases nothing has changed.
+    exist, and with 2 if anything else is wrong. In both cases nothing has changed, unless the
+    error says that some offsets were set or may have been.
 
     \b
     Examples:
@@ -136,29 +136,31 @@ def _execute(inspection: Cluster, group: str, changes: Sequence[Change]) -> None
         change.tp: (change.offset, change.leader_epoch, ResetNote(by, now_ms, change.previous).encode())
         for change in changes
     }
-    problem, refused = "", {}
+    problem, so_far, refused = "", "", {}
     try:
         refused = inspection.commit(group, _NO_MEMBER, _NO_GENERATION, None, offsets)
     except (CommitUnclearError, TryAgainError, KafkaGroupError) as failure:
         problem = str(failure)
+        so_far = " so far" if isinstance(failure, CommitUnclearError) else ""  # a broker may be slow
     if not problem and not refused:
         return
-    found = patiently(lambda: inspection.committed(group, [*offsets], require_stable=False)).found
+    why = problem or ", ".join(sorted({*refused.values()}))
+    try:
+        found = patiently(lambda: inspection.committed(group, [*offsets], require_stable=False)).found
+    except (TryAgainError, KafkaGroupError) as failure:
+        fail(
+            f"it is unknown whether the offsets were set, some of them or none: {why}. They cannot be read either: "
+            f"{failure}. Look at them with 'kafka-group describe', and run the command again."
+        )
     undone = [tp for tp, (_, _, note) in offsets.items() if tp not in found or found[tp].metadata != note]
     if not undone:
         return
     if len(undone) == len(offsets) and {*refused.values()} == {_JOINED}:
         raise GroupInUseError(group, inspection.describe_group(group))
-    fail(_half_done(undone, len(offsets), problem, refused))
-
-
-def _half_done(
-    undone: Sequence[TopicPartition], count: int, problem: str, refused: Mapping[TopicPartition, str]
-) -> str:
-    why = problem or ", ".join(sorted({*refused.values()}))
-    if len(undone) == count:
-        return f"nothing was changed: {why}"
-    return f"{count - len(undone)} of {count} offsets were set, but not {listed(undone)}: {why}. Run the command again."
+    if len(undone) == len(offsets):
+        fail(f"nothing was changed{so_far}: {why}")
+    done = len(offsets) - len(undone)
+    fail(f"{done} of {len(offsets)} offsets were set, but not {listed(undone)}: {why}. Run the command again.")
 
 
 def _who() -> str:

@@ -172,7 +172,16 @@ def test_a_lost_answer_is_settled_by_what_is_committed(broker: FakeBroker) -> No
     broker.answers[COMMIT] = HANG_UP
     found = run(broker, "--to", "start", "--execute")
     assert (found.exit_code, found.stdout) == (2, "")
-    assert "nothing was changed" in found.stderr
+    assert "nothing was changed so far" in found.stderr
+
+
+def test_a_result_that_stays_unknown_is_said(broker: FakeBroker) -> None:
+    """Regression: the error was only that the cluster does not answer, although the offsets may have been set."""
+    broker.answers[COMMIT] = HANG_UP
+    broker.answers[FETCH] = [committed(), committed(), HANG_UP]
+    found = run(broker, "--to", "start", "--execute")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "it is unknown whether the offsets were set" in found.stderr
 
 
 def test_an_open_transaction_of_the_group_is_2(broker: FakeBroker) -> None:
@@ -228,3 +237,16 @@ def test_a_partition_without_an_offset_cannot_be_counted_from(broker: FakeBroker
         "The group 'other' has committed no offset of orders-1"
         in run(broker, "--to-group", "other", "--topics", "orders:1").stderr
     )
+
+
+def test_a_topic_that_the_source_does_not_have_is_not_left_out_silently(broker: FakeBroker, tmp_path: Path) -> None:
+    """Regression: with a misspelt topic beside a right one, only the right one was reset."""
+    found = run(broker, "--to-group", "other", "--topics", "orders", "--topics", "paymets", "--execute")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "The group 'other' has committed no offset of paymets. Check its name" in found.stderr
+    file = tmp_path / "offsets.json"
+    file.write_text('[{"topic": "orders", "partition": 0, "offset": 7}]', encoding="utf-8")
+    found = run(broker, "--to-file", str(file), "--topics", "orders", "--topics", "paymets", "--execute")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "The file has no offset of paymets" in found.stderr
+    assert "OffsetCommit" not in broker.kinds()

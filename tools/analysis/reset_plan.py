@@ -17,6 +17,7 @@ from pyspark_kafka_group.tools.analysis.arguments import (
     TargetKind,
     choice_of,
     is_chosen,
+    without,
 )
 from pyspark_kafka_group.tools.analysis.group_checks import (
     answered,
@@ -144,13 +145,12 @@ def _copied(inspection: Cluster, request: ResetRequest) -> dict[TopicPartition, 
     else:
         source = f"{request.source} has"
         found = {tp: CommittedOffset(offset, None, "") for tp, offset in (request.offsets or {}).items()}
-    for tp in [TopicPartition(topic, number) for topic, numbers in wanted.items() for number in sorted(numbers or ())]:
-        if tp not in found:
-            raise ConfigurationError(f"{source} no offset of {tp}. Remove it from --topics.")
-    chosen = {tp: offset for tp, offset in found.items() if is_chosen(wanted, *tp)}
-    if not chosen:
-        raise ConfigurationError(f"{source} no offset of these topics. Check its name, and --topics.")
-    return chosen
+    if not found:
+        raise ConfigurationError(f"{source} no offsets. Check its name.")
+    for topic, numbers in without(wanted, found).items():
+        what = topic if numbers is None else TopicPartition(topic, min(numbers))
+        raise ConfigurationError(f"{source} no offset of {what}. Check its name, or remove it from --topics.")
+    return {tp: offset for tp, offset in found.items() if is_chosen(wanted, *tp)}
 
 
 def _chosen(
