@@ -14,7 +14,7 @@ from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, is_chosen, without
 from pyspark_kafka_group.tools.analysis.documents import entry_document, incident_document
 from pyspark_kafka_group.tools.analysis.group_checks import check_exist
-from pyspark_kafka_group.tools.analysis.group_view import UnknownGroupError, patiently, view_group
+from pyspark_kafka_group.tools.analysis.group_view import patiently, view_group
 from pyspark_kafka_group.tools.analysis.history import Entry, Move, changes, merged, read_history
 from pyspark_kafka_group.tools.analysis.rewinds import find_incidents
 from pyspark_kafka_group.tools.command_base import (
@@ -128,7 +128,7 @@ def _entries(inspection: Cluster, properties: dict[str, str], group: str, topics
     Raises
     ------
     UnknownGroupError
-        If the group has no history.
+        If the group does not exist.
     ConfigurationError
         If a chosen topic or partition is not in the history, and does not exist.
     """
@@ -138,7 +138,7 @@ def _entries(inspection: Cluster, properties: dict[str, str], group: str, topics
         if is_chosen(topics, *entry.tp):
             yield entry
     if not known:
-        raise UnknownGroupError(group)
+        patiently(lambda: view_group(inspection, group)).check_exists()
     missing = without(topics, known)
     patiently(lambda: check_exist(inspection, missing))
 

@@ -83,6 +83,15 @@ def test_a_group_that_does_not_exist_is_1_and_said_alike_by_all_commands(
         assert f"The cluster does not know the group '{name}'. Check its name." in found.stderr, command
 
 
+def test_a_group_that_has_never_committed_exists(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: ``history`` and ``rewinds`` said that the cluster does not know it, although it had members."""
+    broker.answers |= {CLASSIC: classic("Stable"), FETCH: fetched({})}
+    monkeypatch.setattr("pyspark_kafka_group.tools.analysis.history.read_group", lambda *_: iter(()))
+    assert run("history", "-b", str(broker.address), "etl").exit_code == 0
+    found = run("rewinds", "-b", str(broker.address), "etl")
+    assert (found.exit_code, found.stdout) == (0, "Nothing found.\n")
+
+
 @pytest.mark.parametrize(
     ("topics", "said"),
     [

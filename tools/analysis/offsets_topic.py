@@ -142,12 +142,9 @@ def _read(consumer: Consumer, group_id: str, since_ms: int | None) -> Iterator[L
     wanted = is_of_group(group_id)
     heard = time.monotonic()
     while True:
-        messages = consumer.consume(_BATCH, _POLL_S)
-        if messages:
-            heard = time.monotonic()
-        elif time.monotonic() > heard + _SILENCE_S:
+        if time.monotonic() > heard + _SILENCE_S:
             raise TryAgainError(f"{OFFSETS_TOPIC}-{part.partition}: nothing came for {_SILENCE_S:g} s")
-        for message in messages:
+        for message in consumer.consume(_BATCH, _POLL_S):
             error = message.error()
             if error is not None:
                 if error.name() == "_PARTITION_EOF":
@@ -155,6 +152,7 @@ def _read(consumer: Consumer, group_id: str, since_ms: int | None) -> Iterator[L
                 if error.retriable() or error.name() in (_UNDECIDED, "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"):
                     continue
                 raise KafkaException(error)
+            heard = time.monotonic()
             offset = message.offset()
             if offset is None or offset >= end:
                 return
