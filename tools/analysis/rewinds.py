@@ -22,9 +22,11 @@ class Rewind:
     entry : Entry
         The commit that went back.
     high : int
-        The highest offset committed before.
+        The offset committed before.
     lowest : int
         The lowest offset committed until the group reached ``high`` again.
+    again_ms : int or None
+        When the offset last went back further before that, in milliseconds since 1970; None if it has not.
     ended : Move or None
         How the offset before it had ended, if it had.  Then a reader started without a committed offset.
     recovered_ms : int or None
@@ -36,6 +38,7 @@ class Rewind:
     entry: Entry
     high: int
     lowest: int
+    again_ms: int | None = None
     ended: Move | None = None
     recovered_ms: int | None = None
     topic_deleted: bool = False
@@ -73,8 +76,8 @@ class _PartitionState:
     """State of one partition while its history is read."""
 
     def __init__(self) -> None:
-        self.high: int | None = None
-        self.open: Rewind | None = None
+        self.last: int | None = None
+        self.open: list[Rewind] = []
         self.ended: Entry | None = None
         self.by_member = False  # whether a member, or a query of this project, has made the last commit
 
@@ -91,7 +94,8 @@ def find_incidents(entries: Iterable[Entry], *, since_ms: int | None = None) -> 
     entries : iterable of Entry
         The whole history of a group.
     since_ms : int or None
-        Leave out incidents that began before this time, in milliseconds since 1970.
+        Leave out what happened before this time, in milliseconds since 1970.  A rewind happens each time that the
+        offset goes back.
     """
     partitions: dict[TopicPartition, _PartitionState] = {}
     found: list[Incident] = []
@@ -101,32 +105,34 @@ def find_incidents(entries: Iterable[Entry], *, since_ms: int | None = None) -> 
             state.ended = entry
             continue
         if entry.move is Move.RECREATED or state.topic_deleted:
-            found += [replace(state.open, topic_deleted=True)] if state.open else []
-            state.high, state.open = None, None
+            found += [replace(rewind, topic_deleted=True) for rewind in state.open]
+            state.last, state.open = None, []
         found += _step(state, entry, entry.offset)
         state.ended, state.by_member = None, entry.query_id is not None or entry.owner is not None
     for state in partitions.values():
-        found += [replace(state.open, topic_deleted=state.topic_deleted)] if state.open else []
+        found += [replace(rewind, topic_deleted=state.topic_deleted) for rewind in state.open]
         if state.ended and not state.topic_deleted:
             found.append(EndedOffset(entry=state.ended))
     found.sort(key=lambda incident: incident.entry.log_offset or 0)
-    return [incident for incident in found if since_ms is None or incident.entry.time_ms >= since_ms]
+    return [incident for incident in found if since_ms is None or _latest_ms(incident) >= since_ms]
+
+
+def _latest_ms(incident: Incident) -> int:
+    again_ms = incident.again_ms if isinstance(incident, Rewind) else None
+    return incident.entry.time_ms if again_ms is None else again_ms
 
 
 def _step(state: _PartitionState, entry: Entry, offset: int) -> list[Incident]:
-    done: list[Incident] = []
-    if state.high is None:
-        state.high = offset
-        return done
-    if state.open is not None and offset >= state.high:
-        done.append(replace(state.open, recovered_ms=entry.time_ms))
-        state.open = None
-    elif state.open is not None:
-        state.open = replace(state.open, lowest=min(state.open.lowest, offset))
-    elif offset < state.high:
-        ended = state.ended.move if state.ended else None
-        state.open = Rewind(entry=entry, high=state.high, lowest=offset, ended=ended)
+    done: list[Incident] = [replace(r, recovered_ms=entry.time_ms) for r in state.open if offset >= r.high]
+    state.open = [replace(r, lowest=min(r.lowest, offset)) for r in state.open if offset < r.high]
+    if state.last is not None and offset < state.last:
+        # What goes back further is the same rewind.  Deliberate: but a reset must not excuse what follows it.
+        if state.open and not (state.open[-1].entry.reset and not entry.reset):
+            state.open[-1] = replace(state.open[-1], again_ms=entry.time_ms)
+        else:
+            ended = state.ended.move if state.ended else None
+            state.open.append(Rewind(entry=entry, high=state.last, lowest=offset, ended=ended))
     if entry.move is Move.FORTH and entry.by_outsider and state.by_member:
         done.append(Gap(entry=entry))
-    state.high = max(state.high, offset)
+    state.last = offset
     return done

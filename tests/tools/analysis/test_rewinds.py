@@ -30,6 +30,17 @@ def test_what_goes_back_further_is_the_same_rewind() -> None:
     assert (back.high, back.lowest, back.entry.offset) == (9, 1, 3)
 
 
+def test_a_reset_does_not_hide_a_rewind_that_follows_it() -> None:
+    """Regression: until the group had reached the offset from before the reset, every rewind counted as the reset."""
+    reset = commit(3, metadata=ResetNote("alice@laptop", 0, Offset(9)).encode())
+    meant, not_meant = find_incidents(history(commit(9), reset, commit(6), commit(4), commit(5)))
+    assert (meant.needs_attention, not_meant.needs_attention) == (False, True)
+    assert isinstance(not_meant, Rewind)
+    assert (not_meant.high, not_meant.lowest, not_meant.recovered_ms) == (6, 4, None)
+    meant, not_meant = find_incidents(history(commit(9), reset, commit(6), commit(4), commit(6)))
+    assert (meant.needs_attention, not_meant.needs_attention) == (False, False)
+
+
 def test_two_rewinds_of_a_partition_are_told_in_their_order() -> None:
     first, second = find_incidents(history(commit(9), commit(3), commit(9), commit(20), commit(5)))
     assert isinstance(first, Rewind)
@@ -97,5 +108,12 @@ def test_what_has_recovered_or_was_meant_needs_no_attention() -> None:
 
 def test_incidents_that_began_before_a_time_are_left_out() -> None:
     steps = history(commit(9), commit(3, time_ms=5_000))
+    assert len(find_incidents(steps, since_ms=5_000)) == 1
+    assert find_incidents(steps, since_ms=5_001) == []
+
+
+def test_an_old_rewind_that_goes_back_again_is_not_left_out() -> None:
+    """Regression: no alert with ``--since`` told of it until the group had recovered from the first one."""
+    steps = history(commit(9), commit(3, time_ms=1_000), commit(8, time_ms=2_000), commit(1, time_ms=5_000))
     assert len(find_incidents(steps, since_ms=5_000)) == 1
     assert find_incidents(steps, since_ms=5_001) == []
