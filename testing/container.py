@@ -81,18 +81,16 @@ class ContainerKafka(Kafka):
             published: dict[str, Any] = self._container.ports
             published[str(self._port)] = (HOST, self._port)
             self._container.start()
-        except DockerException as error:
+            self._await_broker()
+        except BaseException as error:
             self.stop()
+            if not isinstance(error, DockerException):
+                raise
             raise KafkaTestingError(
                 f"the container engine could not start image {self._image!r}: {error}. Is an engine running? Where "
                 f"images cannot be pulled, build one with scripts/build-kafka-image.sh, name it in {IMAGE_VARIABLE} "
                 "and set TESTCONTAINERS_RYUK_DISABLED=true"
             ) from error
-        try:
-            self._await_broker()
-        except BaseException:
-            self.stop()
-            raise
         return self
 
     def stop(self) -> None:

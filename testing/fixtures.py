@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack
 from typing import Protocol
 
 import pytest
+from confluent_kafka import KafkaException
 
-from pyspark_kafka_group.testing.kafka import ExistingKafka, Kafka
+from pyspark_kafka_group.testing.kafka import ExistingKafka, Kafka, KafkaTestingError
 from pyspark_kafka_group.testing.local import kafka_from_environment
 
 _LOG_LINES = 60
@@ -56,8 +58,19 @@ def topic(kafka: Kafka, request: pytest.FixtureRequest) -> Iterator[TopicFactory
 
     yield make
     if isinstance(kafka, ExistingKafka):
-        for name in made:
-            kafka.delete_topic(name)
+        with ExitStack() as deletions:  # all of them, also if one fails
+            for name in made:
+                deletions.callback(_delete, kafka, name)
+
+
+def _delete(kafka: Kafka, topic: str) -> None:
+    """Delete a topic, unless the test has deleted it."""
+    try:
+        kafka.delete_topic(topic)
+    except KafkaTestingError as problem:
+        cause = problem.__cause__
+        if not isinstance(cause, KafkaException) or cause.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
+            raise
 
 
 @pytest.hookimpl(wrapper=True)

@@ -187,6 +187,11 @@ class _Fetch:
     def run(self) -> list[Path]:
         """Fetch the jars and return the files."""
         jars, part = self._jars, self._part
+        if _ivy_jar() is None and shutil.which("mvn") is None:
+            raise KafkaTestingError(
+                f"could not fetch {jars.label}, because neither PySpark, which ships Ivy, nor Maven is installed here: "
+                f"pip install 'pyspark-kafka-group[spark]'"
+            )
         count = "" if jars.transitive else f"{len(jars.modules)} jars, "
         self._say(f"fetching {jars.label} ({count}once per user) ...")
         part.parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,8 @@ def demo(*, port: int, applications: int) -> None:
     """Start a local Kafka with a stream of orders.
 
     Kafka listens on this machine only. The topic 'orders' has 6 partitions and gets 100 records a
-    second. You need Java 17 or newer. The first start fetches Kafka, 44 MB.
+    second. You need Java 17 or newer, and PySpark: pip install 'pyspark-kafka-group[spark]'. The
+    first start fetches Kafka, 44 MB.
 
     Press Ctrl-C to stop. This deletes Kafka's data.
 

@@ -115,6 +115,31 @@ def test_the_image_comes_from_argument_variable_or_default(monkeypatch: pytest.M
     assert ContainerKafka("mine:2")._image == "mine:2"
 
 
+def test_a_container_that_does_not_start_is_removed_and_does_not_count_as_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Regression: after another error than Docker's own the container stayed, and the next start did nothing."""
+    calls: list[str] = []
+
+    class Interrupted:
+        def __init__(self, *_: object, **__: object) -> None:
+            self.ports: dict[str, object] = {}
+
+        def start(self) -> None:
+            calls.append("start")
+            raise KeyboardInterrupt
+
+        def stop(self) -> None:
+            calls.append("stop")
+
+    monkeypatch.setattr("testcontainers.core.container.DockerContainer", Interrupted)
+    kafka = ContainerKafka()
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            kafka.start()
+    assert calls == ["start", "stop"] * 2
+
+
 def test_the_container_gets_its_settings_as_the_official_image_spells_them() -> None:
     environment = ContainerKafka("image", properties={"a.b-c_d": "x"})._environment()
     assert environment["KAFKA_A_B___C__D"] == "x"

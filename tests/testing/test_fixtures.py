@@ -61,3 +61,36 @@ def test_a_missing_broker_is_an_error_and_no_skip(pytester: pytest.Pytester, mon
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*JavaError: JAVA_HOME=*holds no bin/java*install Java 17 or newer*"])
+
+
+def test_topics_of_a_cluster_that_stays_are_deleted_also_if_the_test_has_deleted_one(pytester: pytest.Pytester) -> None:
+    """Regression: the test ended with an error, and its other topics stayed."""
+    pytester.makeconftest(
+        """
+        import pytest
+        from confluent_kafka import KafkaError, KafkaException
+        from pyspark_kafka_group.testing import ExistingKafka, KafkaTestingError
+        from pyspark_kafka_group.testing.fixtures import *
+
+        class Staying(ExistingKafka):
+            def __init__(self):
+                super().__init__("127.0.0.1:1")
+                self.topics = []
+
+            def create_topic(self, name, partitions=1, **_):
+                self.topics.append(name)
+
+            def delete_topic(self, name):
+                if name not in self.topics:
+                    raise KafkaTestingError(name) from KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+                self.topics.remove(name)
+
+        @pytest.fixture(scope="session")
+        def kafka():
+            cluster = Staying()
+            yield cluster
+            assert cluster.topics == []
+        """
+    )
+    pytester.makepyfile("def test_it(kafka, topic):\n    topic()\n    kafka.delete_topic(topic())\n    topic()")
+    pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)

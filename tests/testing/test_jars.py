@@ -206,6 +206,14 @@ def test_maven_is_used_where_pyspark_has_no_ivy(tools: Tools, monkeypatch: pytes
     assert tools.runs == ["maven"]
 
 
+def test_without_ivy_and_maven_the_error_says_what_to_install(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: it advised to check the network, and only a log named the missing packages."""
+    monkeypatch.setattr(jars, "_ivy_jar", lambda: None)
+    with pytest.raises(KafkaTestingError, match="neither PySpark, which ships Ivy, nor Maven is installed here"):
+        resolve(TWO)
+    assert tools.runs == []
+
+
 def test_two_processes_at_once_fetch_once(tools: Tools) -> None:
     tools.behave("slow")
     script = (
