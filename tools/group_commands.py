@@ -13,7 +13,6 @@ import click
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice
 from pyspark_kafka_group.tools.analysis.documents import coordinator_document, group_document, sample_document
 from pyspark_kafka_group.tools.analysis.group_samples import GroupSample, following
 from pyspark_kafka_group.tools.analysis.group_view import (
@@ -32,7 +31,6 @@ from pyspark_kafka_group.tools.command_base import (
     polls,
     say,
     show,
-    topics_option,
     wide_option,
 )
 from pyspark_kafka_group.tools.doctor.examination import diagnose, diagnosis_document, examine
@@ -116,9 +114,14 @@ def coordinator(inspection: Cluster, properties: dict[str, str], group: str, as_
 
 @click.command()
 @connected
-@topics_option
+@click.option(
+    "--topics",
+    multiple=True,
+    metavar="TOPIC",
+    help="Also examine this topic, which a query will read. Repeat it for more topics.",
+)
 def doctor(
-    *, inspection: Cluster, properties: dict[str, str], group: str, as_json: bool, topics: PartitionChoice
+    *, inspection: Cluster, properties: dict[str, str], group: str, as_json: bool, topics: tuple[str, ...]
 ) -> None:
     """Find what is wrong with GROUP.
 
@@ -140,7 +143,7 @@ def doctor(
       kafka-group doctor --profile prod --topics orders new-group
       kafka-group doctor --profile prod --json orders-etl | jq .findings[].code
     """
-    facts = patiently(lambda: examine(inspection, properties, group, [*topics]))
+    facts = patiently(lambda: examine(inspection, properties, group, topics))
     document = diagnosis_document(facts, diagnose(facts))
     show([document], as_json, lambda: diagnosis_text(document))
     if not document["healthy"]:
