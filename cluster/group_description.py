@@ -74,12 +74,15 @@ class GroupDescription:
         The members.
     epoch : int or None
         The group epoch; None in a classic group, or if the request did not ask for it.
+    is_other_kind : bool
+        Whether it is a share group or a group of Kafka Streams.  Nothing else is known of it then.
     """
 
     state: str
     protocol: GroupProtocol
     members: tuple[GroupMember, ...]
     epoch: int | None = None
+    is_other_kind: bool = False
 
     @property
     def is_rebalancing(self) -> bool:

@@ -176,7 +176,7 @@ class Groups(Channel):
                     return described, GroupProtocol.CONSUMER if modern else GroupProtocol.CLASSIC
             if not answered:  # librdkafka's mock cluster
                 raise TryAgainError(f"group {group_id!r}: the brokers cannot describe groups")
-            return DescribedGroup(0, "", DEAD, None, ()), GroupProtocol.CLASSIC
+            return DescribedGroup(0, described.message, DEAD, None, ()), GroupProtocol.CLASSIC
 
         return self._at_coordinator(group_id, ask, timeout_s)
 
@@ -327,6 +327,7 @@ def _description(found: DescribedGroup, protocol: GroupProtocol) -> GroupDescrip
         protocol=protocol,
         members=members,
         epoch=found.epoch,
+        is_other_kind=found.is_other_kind,
     )
 
 

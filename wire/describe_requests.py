@@ -13,6 +13,10 @@ from pyspark_kafka_group.wire.types import ProtocolError, TopicPartition
 _CONSUMERS = "consumer"
 """The protocol type of groups of consumers.  Other groups, such as Kafka Connect's, have other assignments."""
 
+_OTHER_KIND = "is not a consumer group."
+"""The end of the brokers' text for a group of another kind; a group that does not exist is "not found".  No request of
+this package shows the kind."""
+
 _MEMBER_TYPES = {0: True, 1: False}
 """Whether a member of a group of KIP-848 uses the classic protocol, by Kafka's number."""
 
@@ -84,6 +88,11 @@ class DescribedGroup:
     protocol_type: str = _CONSUMERS
     assignor: str = ""
     operations: frozenset[int] | None = None
+
+    @property
+    def is_other_kind(self) -> bool:
+        """Whether it is a share group or a group of Kafka Streams (KIP-932, KIP-1071): it exists, and looks dead."""
+        return self.state == "Dead" and self.message.endswith(_OTHER_KIND)
 
 
 @dataclass(frozen=True, slots=True)

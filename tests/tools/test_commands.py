@@ -20,13 +20,14 @@ from pyspark_kafka_group.tools.analysis import group_view
 from pyspark_kafka_group.tools.analysis.arguments import parse_partitions
 from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode
 from pyspark_kafka_group.tools.commands import kafka_group
+from pyspark_kafka_group.wire.describe_requests import DescribedGroup
 from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator
 from pyspark_kafka_group.wire.types import TopicPartition
 from tests.tools.analysis import records
 from tests.tools.analysis.spark_checkpoints import KAFKA, write_checkpoint
 from tests.wire import answers
 from tests.wire.fake_broker import FakeBroker
-from tests.wire.fake_group import CLASSIC, FETCH, METADATA, classic, fake_group, fetched, topic_metadata
+from tests.wire.fake_group import CLASSIC, CONSUMER, FETCH, METADATA, classic, fake_group, fetched, topic_metadata
 
 GROUP_REFUSED = 30
 
@@ -81,6 +82,16 @@ def test_a_group_that_does_not_exist_is_1_and_said_alike_by_all_commands(
         assert (found.exit_code, found.stdout.count("orders")) == (1, 0), command
         name = "other" if "other" in command else "etl"
         assert f"The cluster does not know the group '{name}'. Check its name." in found.stderr, command
+
+
+def test_groups_of_another_kind_are_2_and_nothing_is_said_about_their_members(broker: FakeBroker) -> None:
+    """Regression: a running group of Kafka Streams was Dead and had no members, and a share group did not exist."""
+    other = DescribedGroup(69, "Group etl is not a consumer group.", "", 0, ())
+    broker.answers |= {CONSUMER: answers.consumer_group(other), CLASSIC: classic("Dead")}
+    for command in ("describe", "watch", "doctor", "history --poll 1", "reset --to start", "export-checkpoint"):
+        found = run(*command.split(), "-b", str(broker.address), "etl")
+        assert (found.exit_code, found.stdout.count("orders")) == (2, 0), command
+        assert "The group 'etl' is a share group, or a group of Kafka Streams" in found.stderr, command
 
 
 def test_a_group_that_has_never_committed_exists(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pyspark_kafka_group.cluster.group_description import DEAD, GroupDescription
 from pyspark_kafka_group.offsets.errors import ConfigurationError, GroupError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, choice_of
-from pyspark_kafka_group.tools.analysis.group_view import UnknownGroupError
+from pyspark_kafka_group.tools.analysis.group_view import UnknownGroupError, describe
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ def offsets_at_rest(
     TryAgainError
         If the coordinator cannot return an offset now.
     """
-    description = inspection.describe_group(group_id)
+    description = describe(inspection, group_id)
     if description.members or description.state not in (EMPTY, DEAD):
         raise GroupInUseError(group_id, description)
     committed = answered(inspection.all_committed(group_id))

@@ -64,6 +64,24 @@ class UnknownGroupError(GroupError):
         )
 
 
+class OtherGroupKindError(GroupError):
+    """The group is no group of consumers.  Its members are unknown here."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(
+            f"The group {group_id!r} is a share group, or a group of Kafka Streams with the protocol of KIP-1071. Use "
+            f"Kafka's tools kafka-share-groups or kafka-streams-groups."
+        )
+
+
+def describe(inspection: Cluster, group_id: str) -> GroupDescription:
+    """Return a group and its members; raise OtherGroupKindError if it is no group of consumers."""
+    found = inspection.describe_group(group_id)
+    if found.is_other_kind:
+        raise OtherGroupKindError(group_id)
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
     """One partition of a group.
@@ -173,7 +191,7 @@ def view_group(inspection: Cluster, group_id: str) -> GroupView:
 
     Raises what :class:`~pyspark_kafka_group.cluster.cluster.Cluster` says.
     """
-    description = inspection.describe_group(group_id)
+    description = describe(inspection, group_id)
     committed = inspection.all_committed(group_id)
     owners = {tp: member for member in description.members for tp in member.assignment}
     partitions = sorted({*committed.found, *committed.failed, *owners})

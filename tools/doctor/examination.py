@@ -15,7 +15,7 @@ from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.cluster.properties.kafka_properties import transactional_id
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, OptionError
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.tools.analysis.group_view import GONE, UnknownGroupError
+from pyspark_kafka_group.tools.analysis.group_view import GONE, OtherGroupKindError, UnknownGroupError
 from pyspark_kafka_group.tools.analysis.lag_judgement import judge
 from pyspark_kafka_group.tools.analysis.offsets_topic import OffsetsTopicUnreadableError, read_group
 from pyspark_kafka_group.tools.analysis.time_lag import lag_seconds
@@ -95,6 +95,8 @@ def examine(inspection: Cluster, properties: Properties, group_id: str, topics: 
     """
     now_ms = int(time.time() * 1000)
     described, protocol = inspection.describe_fully(group_id)
+    if described.is_other_kind:
+        raise OtherGroupKindError(group_id)
     committed = {tp: found.offset for tp, found in inspection.all_committed(group_id).found.items()}
     if described.state == DEAD and not committed and not topics:
         raise UnknownGroupError(group_id)
