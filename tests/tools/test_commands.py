@@ -270,11 +270,13 @@ def test_profiles_are_completed_by_their_names(tmp_path: Path, monkeypatch: pyte
     assert option.shell_complete(click.Context(kafka_group.commands["describe"]), "") == []
 
 
-def test_without_click_it_is_said_what_to_install() -> None:
-    program = "import sys; sys.modules['click'] = None; from pyspark_kafka_group.tools.__main__ import main; main()"
+@pytest.mark.parametrize("package", ["click", "rich"])
+def test_without_a_package_it_is_said_what_to_install(package: str) -> None:
+    program = f"import sys; sys.modules['{package}'] = None; "
+    program += "from pyspark_kafka_group.tools.__main__ import main; main()"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (found.returncode, found.stdout) == (2, "")
-    assert "pip install 'pyspark-kafka-group[cli]'" in found.stderr
+    assert f"'{package}' is not installed. Install it with pip install 'pyspark-kafka-group[cli]'" in found.stderr
     assert len(found.stderr.splitlines()) == 1
 
 
