@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -234,6 +235,8 @@ def _screen() -> Iterator[Shown]:
     from rich.live import Live
     from rich.text import Text
 
+    # `timeout 60 kafka-group watch` ends it so, and the terminal must not stay on the separate screen.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     console = Console(width=terminal_width(), highlight=False)
     with Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
 

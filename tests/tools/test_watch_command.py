@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -87,7 +88,9 @@ def test_a_cluster_that_never_answers_is_2_and_a_missing_group_1(broker: FakeBro
         assert "does not answer" in found.stderr
 
 
-def test_ctrl_c_leaves_a_clean_terminal(broker: FakeBroker) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_a_clean_terminal(broker: FakeBroker, number: signal.Signals, status: int) -> None:
+    """Regression: after SIGTERM, as of ``timeout``, the terminal stayed on the separate screen, without a cursor."""
     mine, theirs = pty.openpty()
     # A shell that runs the tests in the background ignores Ctrl-C for them and for their child processes.
     program = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -103,11 +106,11 @@ def test_ctrl_c_leaves_a_clean_terminal(broker: FakeBroker) -> None:
         while b"CLIENT-ID" not in shown:
             assert time.monotonic() < deadline, shown
             shown += read(mine)
-        process.send_signal(2)
+        process.send_signal(number)
         while (more := read(mine, 10.0)) != b"":
             assert time.monotonic() < deadline, "it goes on"
             shown += more
-        assert process.wait(30) == 0, shown
+        assert process.wait(30) == status, shown
     finally:
         process.kill()
         process.wait()
