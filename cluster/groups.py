@@ -159,14 +159,14 @@ class Groups(Channel):
             )  # first: a broker too old for that must not count as one without KIP-848
             # Deliberate: KIP-848 first and last.  A group may be upgraded between the first two questions, and would
             # then seem not to exist.
-            answered = False
+            message: str | None = None
             for modern in (True, False, True):
                 kind = ConsumerGroupDescribe if modern else DescribeGroups
                 try:
                     described = self._ask_coordinator(group_id, kind(group_id, operations), deadline)
                 except UnsupportedVersionError:
                     continue
-                answered = True
+                message = described.message
                 name = error_name(described.error)
                 if name == "GROUP_ID_NOT_FOUND" or (modern and name == "UNSUPPORTED_VERSION"):
                     continue
@@ -174,9 +174,9 @@ class Groups(Channel):
                     self._refuse_group(name, described.message, group_id)
                 if described.state != DEAD:
                     return described, GroupProtocol.CONSUMER if modern else GroupProtocol.CLASSIC
-            if not answered:  # librdkafka's mock cluster
+            if message is None:  # librdkafka's mock cluster
                 raise TryAgainError(f"group {group_id!r}: the brokers cannot describe groups")
-            return DescribedGroup(0, described.message, DEAD, None, ()), GroupProtocol.CLASSIC
+            return DescribedGroup(0, message, DEAD, None, ()), GroupProtocol.CLASSIC
 
         return self._at_coordinator(group_id, ask, timeout_s)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from pyspark_kafka_group.formats.ddl import check_decimal, check_parts
+from pyspark_kafka_group.formats.ddl import check_parts, decimal_type
 from pyspark_kafka_group.options.parsers import MalformedError
 
 Schema = Any
@@ -180,9 +180,7 @@ def kind_of(branch: Schema) -> type | None:
 
 
 def _decimal(schema: dict[str, Any]) -> t.DataType:
-    precision, scale = schema.get("precision"), schema.get("scale", 0)
-    check_decimal(precision, scale)
-    return t.DecimalType(precision, scale)
+    return decimal_type(schema.get("precision"), schema.get("scale", 0))
 
 
 def for_fastavro(schema: Schema) -> Schema:

@@ -77,20 +77,21 @@ def check_type(found: t.DataType, path: str) -> None:
             raise MalformedError(f"it has a map whose keys are not STRING{where}.", "Keys in JSON are strings.")
         check_type(found.valueType, f"{path}{{}}")
     elif isinstance(found, t.DecimalType):
-        check_decimal(found.precision, found.scale)
+        decimal_type(found.precision, found.scale)
     elif type(found) not in _PLAIN:
         raise MalformedError(
             f"values of type {found.simpleString()} cannot be read{where}.", "Read it as STRING, and convert it."
         )
 
 
-def check_decimal(precision: object, scale: object) -> None:
-    """Raise `MalformedError` for a decimal that Spark does not have."""
+def decimal_type(precision: object, scale: object) -> t.DecimalType:
+    """Return a decimal type.  Raise `MalformedError` if Spark does not have it."""
     if not (isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and 0 < precision <= 38):
         raise MalformedError(
             f"it has a decimal with precision {precision} and scale {scale}.",
             "Spark's precision is 1 to 38, and its scale 0 to the precision. Name another schema.",
         )
+    return t.DecimalType(precision, scale)
 
 
 def check_parts(parts: int) -> None:
