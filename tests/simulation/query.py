@@ -831,7 +831,7 @@ class Query:
         state = self.state
         if self.running and state.ending and before.doubted and not (state.uncommitted or state.in_doubt):
             self.leave()  # before another late commit arrives
-        return (state.owned, state.doubted) != (before.owned, before.doubted)
+        return (state.owned, state.doubted) != (before.owned, before.doubted) or bool(self.reads_back)
 
     def pause_is_over(self) -> bool:
         if not self.running or not self.retry:
