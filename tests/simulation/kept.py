@@ -403,7 +403,7 @@ KEPT = [
     ),
     Kept(
         "world_is_not_at_rest_while_an_offset_is_read_back",
-        Config(topics=(1, 1), queries=("ab", "ab"), records=0, transactions=False),
+        Config(protocol="classic", topics=(1, 1), queries=("ab", "ab"), records=0, transactions=False),
         "start 0 0, start 1 0, tick_all 0 0, produce 0 0, overtake 0 0, tick_all 0 0, produce 1 0, batch 0 0, "
         "reshuffle 0 0, tick 1 0, expire 0 0, batch 0 0",
         "-> FetchOffsets(partitions=(('a', 0),))",
