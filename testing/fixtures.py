@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from typing import Protocol
 
 import pytest
-from confluent_kafka import KafkaException
 
 from pyspark_kafka_group.testing.kafka import ExistingKafka, Kafka, KafkaTestingError
 from pyspark_kafka_group.testing.local import kafka_from_environment
@@ -68,6 +67,8 @@ def _delete(kafka: Kafka, topic: str) -> None:
     try:
         kafka.delete_topic(topic)
     except KafkaTestingError as problem:
+        from confluent_kafka import KafkaException  # Deliberate: not at the top, because pytest imports this plugin
+
         cause = problem.__cause__
         if not isinstance(cause, KafkaException) or cause.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
             raise
