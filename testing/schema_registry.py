@@ -36,6 +36,9 @@ class SchemaRegistryServer:
         Set it to answer every request with 503.
     error : int or None
         Set it to answer every request with this status.
+    converts : bool
+        Set it to False to answer ``format=serialized`` with 500, and to return schemas of Protobuf as they were
+        registered.  Apicurio does this.
     requests : list of str
         The paths of all requests.
     """
@@ -43,6 +46,7 @@ class SchemaRegistryServer:
     def __init__(self, user_info: str | None = None, *, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self.down = False
         self.error: int | None = None
+        self.converts = True
         self.requests: list[str] = []
         self.authorization: list[str | None] = []
         self._expected = None if user_info is None else "Basic " + base64.b64encode(user_info.encode()).decode()
@@ -114,7 +118,7 @@ class SchemaRegistryServer:
 
     def _shown(self, number: int, query: dict[str, list[str]]) -> Json:
         found = dict(self._schemas[number - 1])
-        if found.get("schemaType") == "PROTOBUF" and query.get("format") != ["serialized"]:
+        if self.converts and found.get("schemaType") == "PROTOBUF" and query.get("format") != ["serialized"]:
             found["schema"] = 'syntax = "proto3"; // only descriptors are kept here'
         return found
 
@@ -135,6 +139,8 @@ class SchemaRegistryServer:
                     self._send(registry.error, {"error_code": 50001, "message": "Error in the backend datastore"})
                 elif registry._expected not in (None, self.headers.get("Authorization")):
                     self._send(401, {"error_code": 401, "message": "Unauthorized"})
+                elif not registry.converts and "format=serialized" in asked.query:
+                    self._send(500, {"message": "java.lang.IllegalStateException: Syntax error"})
                 else:
                     found = registry.answer(asked.path, parse_qs(asked.query))
                     missing = {"error_code": 40403, "message": "Schema not found"}

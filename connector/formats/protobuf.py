@@ -50,7 +50,8 @@ def file_of(definition: Definition) -> FileDescriptor:
             file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
         except (binascii.Error, ValueError, TypeError):
             raise MalformedError(
-                "the registry does not give it as a descriptor (format=serialized).", _REMEDY
+                "the registry does not return it as a descriptor (format=serialized).",
+                "Register it as a descriptor, as confluent-kafka does, or read it as binary, and use from_protobuf.",
             ) from None
         except Exception as problem:
             raise MalformedError(f"its descriptor cannot be read ({type(problem).__name__}).", _REMEDY) from None

@@ -5,6 +5,8 @@ The schema of an id never changes, so each process requests an id once.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import logging
 import os
 import re
@@ -76,6 +78,8 @@ _LONGEST = 300  # maximum length of an error text of the registry, or of a proxy
 _REFUSED = (401, 403)
 _NOT_NOW = (408, 429, 502, 503, 504)
 """HTTP codes of a registry, or a proxy before it, that is busy or starting."""
+_CANNOT_CONVERT = 500
+"""HTTP code of Apicurio (3.3.3) if it shall return a schema as a descriptor that was registered as one."""
 _NOT_FOUND = frozenset({40401, 40402, 40403})
 """Error codes of a registry without this subject, version or schema.  Another 404 comes from a wrong path in
 ``schema.registry.url``, or from a proxy whose registry is down."""
@@ -83,6 +87,7 @@ _NOT_FOUND = frozenset({40401, 40402, 40403})
 _registries: dict[tuple[int, frozenset[tuple[str, str]]], Registry] = {}
 
 _Answer = TypeVar("_Answer")
+_Found = TypeVar("_Found", "Schema", "RegisteredSchema")
 
 
 def registry_of(properties: Mapping[str, str]) -> Registry:
@@ -182,7 +187,9 @@ class Registry:
         """Request an id.  If it is the first unknown one for some time, retry once after a pause."""
 
         def asked() -> Schema:
-            return self._asked(f"schema {number}", lambda: self._client.get_schema(number, fmt=fmt))
+            return self._asked(
+                f"schema {number}", lambda: self._converted(lambda fmt: self._client.get_schema(number, fmt=fmt), fmt)
+            )
 
         try:
             return asked()
@@ -203,7 +210,10 @@ class Registry:
     def newest(self, subject: str, kind: str | None = None) -> Definition:
         """Return the newest version of a subject; raise the errors of `by_id`."""
         fmt = _format(kind)
-        found = self._asked(f"subject {subject!r}", lambda: self._client.get_latest_version(subject, fmt=fmt))
+        found = self._asked(
+            f"subject {subject!r}",
+            lambda: self._converted(lambda fmt: self._client.get_latest_version(subject, fmt=fmt), fmt),
+        )
         return self._definition(int(found.schema_id or 0), found.schema, fmt)
 
     def _definition(self, number: int, schema: Schema, fmt: str | None) -> Definition:
@@ -235,7 +245,29 @@ class Registry:
             references[name] = found.schema.schema_str or ""
 
     def _version(self, subject: str, version: int, fmt: str | None) -> RegisteredSchema:
-        return self._client.get_version(subject, version, deleted=True, fmt=fmt)
+        return self._converted(lambda fmt: self._client.get_version(subject, version, deleted=True, fmt=fmt), fmt)
+
+    def _converted(self, ask: Callable[[str | None], _Found], fmt: str | None) -> _Found:
+        """Request a schema in a format, or as it was registered if that is a descriptor already.
+
+        Raise the error of the first request if neither returns a descriptor.
+        """
+        from confluent_kafka.schema_registry.error import SchemaRegistryError as Refused
+
+        try:
+            return ask(fmt)
+        except Refused as problem:
+            if fmt is None or int(problem.http_status_code) != _CANNOT_CONVERT:
+                raise
+            try:
+                registered = ask(None)
+            except Refused:
+                raise problem from None
+            # The client keeps schemas by id, whatever their format.  The next request must reach the registry.
+            self._client.clear_caches()
+            if not _is_base64(_text_of(registered)):
+                raise problem from None
+            return registered
 
     def _asked(self, what: str, ask: Callable[[], _Answer]) -> _Answer:
         """Send a request until there is an answer."""
@@ -288,6 +320,19 @@ def _is_missing(problem: Any) -> bool:
     try:
         return int(problem.error_code) in _NOT_FOUND
     except (TypeError, ValueError):  # in the answer of a proxy
+        return False
+
+
+def _text_of(found: Schema | RegisteredSchema) -> str:
+    schema = getattr(found, "schema", found)
+    return str(schema.schema_str or "")
+
+
+def _is_base64(text: str) -> bool:
+    """Return whether a schema is a descriptor in base64, and not the text of a file."""
+    try:
+        return bool(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError):
         return False
 
 

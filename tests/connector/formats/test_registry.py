@@ -133,6 +133,35 @@ def test_protobuf_comes_as_a_descriptor(server: SchemaRegistryServer) -> None:
     assert server.requests == [f"/schemas/ids/{number}?format=serialized"]
 
 
+def test_a_registry_that_cannot_convert_returns_descriptors_as_they_were_registered(
+    server: SchemaRegistryServer,
+) -> None:
+    """Apicurio 3.3.3 answers 500 when it shall return what confluent-kafka has registered."""
+    server.converts = False
+    line, order = descriptor(proto_file("line.proto")), descriptor(proto_file())
+    server.register("line", line, "PROTOBUF")
+    number = server.register("orders-value", order, "PROTOBUF", [("line.proto", "line", 1)])
+
+    newest, by_id = ask(server).newest("orders-value", "PROTOBUF"), ask(server).by_id(number, "PROTOBUF")
+
+    assert newest == by_id
+    assert (newest.text, newest.references) == (order, (("line.proto", line),))
+
+
+def test_the_text_of_a_file_is_no_descriptor(server: SchemaRegistryServer) -> None:
+    """A registry may fail for a moment.  Then the text of a file must not replace the descriptor."""
+    server.converts = False
+    number = server.register("orders-value", 'syntax = "proto3"; message Order {}', "PROTOBUF")
+    registry = ask(server)
+
+    with pytest.raises(SchemaRegistryError, match=r"HTTP 500 \(java.lang.IllegalStateException: Syntax error\)"):
+        registry.by_id(number, "PROTOBUF")
+    server.converts = True
+
+    assert registry.by_id(number, "PROTOBUF").text.startswith('syntax = "proto3"')
+    assert server.requests[-1].endswith("?format=serialized"), "the client has not kept the text"
+
+
 def test_a_password_can_be_a_reference(server: SchemaRegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGISTRY_USER", "etl:s3cr3t")
     server.register("orders-value", '"string"')
