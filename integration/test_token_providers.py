@@ -1,9 +1,13 @@
-"""Tokens of a user's callable: they expire while a query runs, processes share them, and errors name the cause."""
+"""Tokens that expire while a query runs.  Processes share them, and errors name the cause.
+
+They come from a user's callable, from the providers for Amazon MSK and Microsoft Entra with stand-ins for the libraries
+of these clouds, and from a server by OIDC.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import pytest
 from pyspark.sql import SparkSession
@@ -35,65 +39,85 @@ def broker(tokens: TokenServer) -> Iterator[LocalKafka]:
         yield kafka
 
 
-def provider(tokens: TokenServer, secret: str = "the-secret-of-etl") -> dict[str, str]:
+def provider(tokens: TokenServer, secret: str = "the-secret-of-etl", function: str = "Vault.token") -> dict[str, str]:
     return {
-        "kafka.sasl.oauthbearer.provider": "integration.token_providers:Vault.token",
+        "kafka.sasl.oauthbearer.provider": f"integration.token_providers:{function}",
         "kafka.sasl.oauthbearer.config": f"{tokens.token_url} etl {secret}",
     }
 
 
+def logins(tokens: TokenServer) -> dict[str, dict[str, str]]:
+    """Return the options of each kind of login."""
+    functions = {"function": "Vault.token", "amazon": "amazon", "azure": "azure"}
+    oidc = {
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.oauthbearer.method": "oidc",
+        "kafka.sasl.oauthbearer.token.endpoint.url": tokens.token_url,
+        "kafka.sasl.oauthbearer.client.id": "etl",
+        "kafka.sasl.oauthbearer.client.secret": "the-secret-of-etl",
+    }
+    return {kind: provider(tokens, function=function) for kind, function in functions.items()} | {"oidc": oidc}
+
+
 @pytest.fixture
-def options(broker: LocalKafka, tokens: TokenServer, request: pytest.FixtureRequest) -> dict[str, str]:
-    """Return the options of a source, with the name of the test in the group id."""
+def options(broker: LocalKafka, request: pytest.FixtureRequest) -> dict[str, str]:
+    """Return the options of a source but its login, with the name of the test in the group id."""
     return {
         "kafka.bootstrap.servers": broker.secured_bootstrap_servers,
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.group.id": f"group-{request.node.name}",
         "startingOffsets": "earliest",
-        **provider(tokens),
     }
 
 
 @pytest.mark.parametrize(("mode", "protocol"), [("transaction", "consumer"), ("plain", "classic")])
-def test_a_query_outlives_its_tokens(
-    broker: LocalKafka,
-    tokens: TokenServer,
-    pipeline: Callable[..., Pipeline],
-    options: Mapping[str, str],
-    mode: str,
-    protocol: str,
+def test_queries_outlive_their_tokens(
+    broker: LocalKafka, tokens: TokenServer, pipeline: Callable[..., Pipeline], mode: str, protocol: str
 ) -> None:
+    """One query for each kind of login, side by side."""
     topic = f"outlives-{mode}"
     broker.create_topic(topic, 2)
     issued, begin = len(tokens.issued), time.monotonic()
     how = {"commitMode": mode, "kafka.group.protocol": protocol}
-    query = pipeline(topic, **how).start(processingTime="500 milliseconds")
+    queries = {
+        kind: pipeline(topic, name=kind, **how, **login, **{"kafka.group.id": f"{mode}-{kind}"}).start(
+            processingTime="1 second"
+        )
+        for kind, login in logins(tokens).items()
+    }
     rounds = 0
     while time.monotonic() < begin + 4.5 * LIFE_S:
         produce(broker.bootstrap_servers, topic, {0: RECORDS, 1: RECORDS})
         rounds += 1
-        query.wait_for_rows(rounds * 2 * RECORDS)
+        for query in queries.values():
+            query.wait_for_rows(rounds * 2 * RECORDS)
         time.sleep(1)
     end = {0: rounds * RECORDS, 1: rounds * RECORDS}
-    wait_for(
-        lambda: committed(broker.bootstrap_servers, options["kafka.group.id"], topic, [0, 1]) == end, "all is committed"
-    )
-    query.stop_cleanly()
-    assert len({(row.partition, row.offset) for row in query.rows}) == len(query.rows) == rounds * 2 * RECORDS
-    assert not query.events("lost"), "the member kept its place"
+    for kind, query in queries.items():
+        wait_for(
+            lambda kind=kind: committed(broker.bootstrap_servers, f"{mode}-{kind}", topic, [0, 1]) == end,
+            f"all of {kind} is committed",
+        )
+        query.stop_cleanly()
+        assert len({(row.partition, row.offset) for row in query.rows}) == len(query.rows) == rounds * 2 * RECORDS
+        assert not query.events("lost"), f"the member with {kind} kept its place"
     asked = len(tokens.issued) - issued
-    # The source and Spark's workers fetch tokens, but not a new one for each connection.
-    processes = 4
-    assert 4 <= asked <= processes * ((time.monotonic() - begin) / (0.8 * LIFE_S) + 1)
+    # Each source, and Spark's workers for each login, fetch tokens, but not a new one for each connection.
+    processes = 4 * len(queries)
+    assert 4 * len(queries) <= asked <= processes * ((time.monotonic() - begin) / (0.8 * LIFE_S) + 1)
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
 def test_the_sink_outlives_its_tokens(
-    broker: LocalKafka, spark: SparkSession, options: dict[str, str], delivery: str
+    broker: LocalKafka, tokens: TokenServer, spark: SparkSession, delivery: str
 ) -> None:
     topic = f"sink-{delivery}"
     broker.create_topic(topic, 1)
-    connection = {key: value for key, value in options.items() if key.startswith("kafka.") and "group" not in key}
+    connection = {
+        "kafka.bootstrap.servers": broker.secured_bootstrap_servers,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        **provider(tokens),
+    }
     begin, rounds = time.monotonic(), 0
     while time.monotonic() < begin + 2.2 * LIFE_S:
         rows = spark.range(RECORDS, numPartitions=1).selectExpr("CAST(id AS STRING) AS value")
@@ -159,7 +183,7 @@ def test_a_query_ends_with_the_cause_when_its_tokens_cannot_be_renewed(
 ) -> None:
     broker.create_topic("revoked", 2)
     produce(broker.bootstrap_servers, "revoked", {0: RECORDS, 1: RECORDS})
-    query = pipeline("revoked").start(processingTime="500 milliseconds")
+    query = pipeline("revoked", **provider(tokens)).start(processingTime="500 milliseconds")
     query.wait_for_rows(2 * RECORDS)
     monkeypatch.setattr(tokens, "_login", "Basic of-another-secret")
     text = query.failure()
@@ -173,7 +197,7 @@ def test_a_short_failure_of_the_provider_is_bridged(
 ) -> None:
     monkeypatch.setattr(tokens, "lifetime_s", 40)
     broker.create_topic("bridged", 2)
-    query = pipeline("bridged").start(processingTime="500 milliseconds")
+    query = pipeline("bridged", **provider(tokens)).start(processingTime="500 milliseconds")
     produce(broker.bootstrap_servers, "bridged", {0: RECORDS, 1: RECORDS})
     query.wait_for_rows(2 * RECORDS)
     issued = len(tokens.issued)
