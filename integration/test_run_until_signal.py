@@ -20,6 +20,7 @@ from integration.pipelines import PATIENCE_S, SMALL, read_events, wait_for
 from integration.processes import Part, send, session
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
+from tests.docs.blocks import run_by
 
 
 class Program:
@@ -173,3 +174,34 @@ def test_a_second_ctrl_c_does_not_wait_for_the_batch(
     assert "KeyboardInterrupt" in running.log
     assert running.rows(name) == []
     wait_for(lambda: not running.sources(), "the source process has ended", timeout_s=20)
+
+
+def test_the_program_for_managed_platforms_ends_when_its_file_appears(
+    kafka: Kafka, topic: TopicFactory, group: str, tmp_path: Path
+) -> None:
+    """The program of docs/deployment.md, with the paths of this test."""
+    name = filled(kafka, topic)
+    [text] = run_by("integration/test_run_until_signal.py")
+    program = text.replace(
+        '"orders-etl")\n    .option("subscribe", "orders")', f'"{group}").option("subscribe", "{name}")'
+    )
+    assert group in program
+    (tmp_path / "etl.py").write_text(program)
+    lake, log = tmp_path / "lake", tmp_path / "log"
+    with log.open("wb") as output:
+        running = subprocess.Popen(
+            [sys.executable, "etl.py", kafka.bootstrap_servers, str(lake)],
+            cwd=tmp_path,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": SMALL},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        wait_for(lambda: running.poll() is not None or [*lake.glob("orders/*.parquet")], "the first batch is written")
+        (lake / "stop").touch()
+        assert running.wait(PATIENCE_S) == 0, log.read_text()[-6000:]
+    finally:
+        send(signal.SIGKILL, session(running.pid))
+        running.wait()
+    assert committed(kafka.bootstrap_servers, group, name, [0, 1]) == {0: 10, 1: 10}
