@@ -43,6 +43,7 @@ from pyspark_kafka_group.writing.producer_properties import PROPERTIES as PRODUC
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for the modules of the tests
 
 from integration.compatibility import rows as compatibility
+from scripts.try_wheel import BESIDE, INSTALLED
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -598,6 +599,12 @@ newest, which hand over to each other. In the *group tests*, members join, leave
 `make test-all` runs `test_main_paths.py` on the oldest Kafka, and everything else on 4.3.1.
 `KAFKA_VERSION=4.0.1 make integration` runs everything on another version.
 
+## What pip installs beside PySpark
+
+Generated from `docs/installed.json`, which `scripts/try-wheel.sh --beside` writes. It installs the wheel of `dist/` into a new virtual
+environment for each line. *Changed* counts other packages, and files of PySpark or its client, that pip has changed or removed.
+
+{installed}
 ## What differs with Spark 4.0 and 4.1
 
 Spark 4.2 tells a source in Python more than its predecessors did. With Spark 4.0 and 4.1, the source finds the start of each batch from the
@@ -632,7 +639,23 @@ upgrade brokers one by one.
 
 def compatibility_page() -> str:
     """Return the page about versions, with the stored results."""
-    return _COMPATIBILITY.format(table=compatibility.table(compatibility.load()))
+    return _COMPATIBILITY.format(table=compatibility.table(compatibility.load()), installed=_installed())
+
+
+def _installed() -> str:
+    """Return the table of the environments into which the wheel was installed."""
+    results = json.loads(INSTALLED.read_text(encoding="utf-8")) if INSTALLED.exists() else {}
+    rows = []
+    for name, (python, *_) in BESIDE.items():
+        found = results.get(name)
+        if found is None:
+            rows.append((name, python, "", "", "**not run**"))
+            continue
+        before = ", ".join(f"{package} {version}" for package, version in found["before"].items())
+        added = ", ".join(f"{package} {version}" for package, version in found["added"].items())
+        changed = f"{len(found['changed'])} packages, {len(found['changed files'])} of {found['files']:,} files"
+        rows.append((before or name, found["python"], added, changed, found["first query"]))
+    return _table(["before", "Python", "pip adds", "changed", "first query"], rows)
 
 
 PAGES = {

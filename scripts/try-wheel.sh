@@ -4,8 +4,10 @@
 #
 #   try-wheel.sh           in a fresh virtual environment, with an empty PATH
 #   try-wheel.sh IMAGE     in a container of an image with python3 of the version that .venv has, and venv
+#   try-wheel.sh --beside [NAME ...]     beside PySpark and its clients, with what the package index has; writes
+#                          docs/installed.json
 #
-# What the package depends on is taken from .venv, so nothing is downloaded.
+# What the package depends on is taken from .venv, so nothing is downloaded, except with --beside.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -21,6 +23,10 @@ PATH= "$folder/bin/python" -m pip install --quiet --disable-pip-version-check \
     --no-index --no-deps --force-reinstall "$dist"/*-py3-none-any.whl
 PATH= PYTHONPATH="$packages" "$folder/bin/python" "$program" --pure'
 
+if [ "${1-}" = --beside ]; then
+    shift
+    exec .venv/bin/python -m scripts.try_wheel --beside "dist/$(ls dist | grep "manylinux.*$(uname -m).whl")" "$@"
+fi
 if [ $# -gt 0 ]; then
     exec docker run --rm --network none --volume "$root/dist:/dist:ro" --volume "$packages:/packages:ro" \
         --volume "$root/scripts/try_wheel.py:/try_wheel.py:ro" --env python=python3 --env folder=/tmp/venv \

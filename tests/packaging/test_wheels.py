@@ -224,3 +224,8 @@ def test_the_program_that_tries_a_wheel_reads_with_the_library(capsys: pytest.Ca
     assert capsys.readouterr().out.startswith("10,000 records read on ")
     with pytest.raises(AssertionError):
         try_wheel.main(pure=True)
+
+
+def test_an_environment_that_does_not_exist_is_named() -> None:
+    with pytest.raises(SystemExit, match=r"no such environment: PySpark 3\. There are nothing, "):
+        try_wheel.beside(Path("any.whl"), ["PySpark 3"])
