@@ -42,10 +42,17 @@ def register(spark: SparkSession) -> None:
     from pyspark_kafka_group.old_spark import check_spark
 
     check_spark()
+    from pyspark.errors import AnalysisException
+
     from pyspark_kafka_group.session.listener import listen
     from pyspark_kafka_group.source import KafkaGroupDataSource
 
-    spark.dataSource.register(KafkaGroupDataSource)
+    try:
+        spark.dataSource.register(KafkaGroupDataSource)
+    except AnalysisException as problem:
+        # Spark 4.0 and 4.1 refuse a format that they have found by the name of its package.
+        if problem.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
     listen(spark)
 
 

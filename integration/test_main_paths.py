@@ -47,6 +47,14 @@ def told(kafka: Kafka, command: str, group: str, code: int = 0) -> list[dict[str
     return [json.loads(line) for line in found.stdout.splitlines()]
 
 
+def test_the_format_can_be_registered_in_each_session(spark: SparkSession) -> None:
+    """Regression: Spark 4.0 and 4.1 refuse a format that they have found by the name of its package."""
+    for session in (spark, spark, spark.newSession()):
+        pyspark_kafka_group.register(session)
+        found = session.read.format("kafka-group").options(subscribe="t", **{"kafka.bootstrap.servers": "127.0.0.1:1"})
+        assert "offset" in found.load().columns
+
+
 @each
 def test_a_stream_is_committed_and_goes_on_where_it_stopped(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines

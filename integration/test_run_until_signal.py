@@ -199,6 +199,7 @@ def test_the_program_for_managed_platforms_ends_when_its_file_appears(
         )
     try:
         wait_for(lambda: running.poll() is not None or [*lake.glob("orders/*.parquet")], "the first batch is written")
+        assert running.poll() is None, log.read_text()[-6000:]
         (lake / "stop").touch()
         assert running.wait(PATIENCE_S) == 0, log.read_text()[-6000:]
     finally:
