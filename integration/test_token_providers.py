@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from pyspark.sql import SparkSession
@@ -93,11 +94,12 @@ def test_queries_outlive_their_tokens(
             query.wait_for_rows(rounds * 2 * RECORDS)
         time.sleep(1)
     end = {0: rounds * RECORDS, 1: rounds * RECORDS}
+
+    def is_committed(kind: str) -> bool:
+        return committed(broker.bootstrap_servers, f"{mode}-{kind}", topic, [0, 1]) == end
+
     for kind, query in queries.items():
-        wait_for(
-            lambda kind=kind: committed(broker.bootstrap_servers, f"{mode}-{kind}", topic, [0, 1]) == end,
-            f"all of {kind} is committed",
-        )
+        wait_for(partial(is_committed, kind), f"all of {kind} is committed")
         query.stop_cleanly()
         assert len({(row.partition, row.offset) for row in query.rows}) == len(query.rows) == rounds * 2 * RECORDS
         assert not query.events("lost"), f"the member with {kind} kept its place"

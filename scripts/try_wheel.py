@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -62,7 +63,7 @@ try:
     options = {"kafka.bootstrap.servers": sys.argv[1], "subscribe": "orders"}
     print(spark.read.format("kafka-group").options(**options).load().count(), "records read")
 except Exception as problem:
-    print(f"{type(problem).__name__}: {problem}")
+    print(f"{type(problem).__name__}: {str(problem).splitlines()[0]}")
 """
 
 VALUES = [b"%d" % number for number in range(10_000)]
@@ -117,8 +118,11 @@ def _installed(name: str, wheel: Path, folder: Path, servers: str) -> dict[str, 
     packages, files = _packages(python), _files(folder)
     subprocess.run([*pip, "install", f"{wheel}[{extra}]" if extra else str(wheel)], check=True)
     packages_after, files_after = _packages(python), _files(folder)
+    # As in an activated environment: Spark starts its processes with the first python3 on the path.
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")} | {"PATH": path}
     found = subprocess.run(
-        [python, "-c", _FIRST_QUERY, servers], capture_output=True, text=True, check=False, cwd=folder
+        [python, "-c", _FIRST_QUERY, servers], capture_output=True, text=True, check=False, cwd=folder, env=variables
     ).stdout
     return {
         "python": subprocess.run([python, "--version"], capture_output=True, text=True, check=True).stdout.split()[1],

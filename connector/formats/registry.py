@@ -324,8 +324,9 @@ def _is_missing(problem: Any) -> bool:
 
 
 def _text_of(found: Schema | RegisteredSchema) -> str:
-    schema = getattr(found, "schema", found)
-    return str(schema.schema_str or "")
+    schema: Any = getattr(found, "schema", found)
+    text: str = schema.schema_str or ""
+    return text
 
 
 def _is_base64(text: str) -> bool:
