@@ -22,6 +22,8 @@ RETENTION = {"offsets.retention.minutes": "1", "offsets.retention.check.interval
 # Longer than the retention of a minute plus the broker's check interval.
 LONGER_S = 66
 
+OPENS = "pyspark_kafka_group.batch.bookmark.open_lookup"
+
 
 @pytest.fixture(scope="module")
 def forgetful() -> Iterator[Kafka]:

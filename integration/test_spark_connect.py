@@ -93,10 +93,10 @@ def test_a_remote_client_reads_and_stops_between_two_batches(
     options: dict[str, str],
     tmp_path: Path,
 ) -> None:
-    name, other, servers = topic(2), topic(1), kafka.bootstrap_servers
+    name, servers = topic(2), kafka.bootstrap_servers
     rows, nap = tmp_path / "rows", tmp_path / "nap"
     rows.mkdir()
-    batch = {key: options[key] for key in ("kafka.bootstrap.servers", "startingOffsets")} | {"subscribe": other}
+    batch = {key: options[key] for key in ("kafka.bootstrap.servers", "startingOffsets")} | {"subscribe": name}
     config = {"rows": str(rows), "nap": str(nap), "checkpoint": str(tmp_path / "checkpoint"), "batch": batch}
     file = tmp_path / "client.json"
     file.write_text(json.dumps({**config, "options": {**options, "subscribe": name}}))
@@ -120,13 +120,9 @@ def test_a_remote_client_reads_and_stops_between_two_batches(
         assert committed(servers, group, name, range(2)) == {0: until, 1: until}
 
     produce(servers, name, {0: 10, 1: 10})
-    produce(servers, other, {0: 20})
     with closing(Client(address, file)) as client:
-        for rows_now in (20, 25):
-            # Each query of a DataFrame finds the ends anew.  A temporary view keeps them.
-            assert client.step("batch read") == {"step": "batch read", "rows": rows_now, "pinned": 20, "joined": 20}
-            produce(servers, other, {0: 5}, start=rows_now)
-            client.go_on()
+        assert client.step("batch read")["rows"] == 20
+        client.go_on()
         client.step("started")
         ended(begun())
         # The next trigger is an hour away.  Without the listener of register(), the query would not commit before it.
