@@ -23,7 +23,7 @@ PAGES = [
 ]
 
 # Blocks without a language are drawings and outputs.  Their lines "$ kafka-group ..." are also tested.
-LANGUAGES = {"", "bash", "dockerfile", "mermaid", "python", "scala", "sh", "sql", "yaml"}
+LANGUAGES = {"", "bash", "dockerfile", "json", "mermaid", "python", "scala", "sh", "sql", "yaml"}
 
 _FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _TESTED_BY = re.compile(r"^<!-- (tested by (\S+)) -->$", re.MULTILINE)

@@ -79,7 +79,7 @@ def test_a_command_exists_with_these_options(block: Block) -> None:
             pytest.fail(f"{program}: this command is not tried; say why with <!-- fragment: ... -->")
 
 
-@each("block", of("yaml"), ids=named)
+@each("block", of("yaml", "json"), ids=named)
 def test_yaml_is_valid(block: Block) -> None:
     assert list(yaml.safe_load_all(block.text))
 
