@@ -112,7 +112,7 @@ def _installed(name: str, wheel: Path, folder: Path, servers: str) -> dict[str, 
         raise SystemExit(f"{name}: python{version} is not on the PATH")
     subprocess.run([base, "-m", "venv", folder], check=True)
     python = folder / "bin" / "python"
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    pip: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     if before:
         subprocess.run([*pip, "install", before], check=True)
     packages, files = _packages(python), _files(folder)
@@ -138,7 +138,7 @@ def _installed(name: str, wheel: Path, folder: Path, servers: str) -> dict[str, 
 
 
 def _packages(python: Path) -> dict[str, str]:
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "list", "--format", "json"]
+    pip: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "list", "--format", "json"]
     found = json.loads(subprocess.run(pip, capture_output=True, text=True, check=True).stdout)
     return {one["name"].lower(): one["version"] for one in found}
 
