@@ -5,6 +5,7 @@
 file exists, the next batch is slow, once.  Another file beside it ends the nap early.  Some keys are switches:
 
 * ``database``: the sink is this database, see :mod:`integration.database_sink`.
+* ``lake``: write to this Delta or Iceberg table first, which gets each record once.
 * ``write``: the sink is ``kafka-group``, with these options.  It gets keys and values.
 * ``submitted``: ``spark-submit`` has decided where and how Spark runs.  The file ``stop_file`` then stops the query,
   instead of the standard input.
@@ -28,6 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pyspark_kafka_group
 from integration.sink import BatchFolder
+from pyspark_kafka_group.stores import LakeTable
 
 
 def main() -> None:
@@ -48,11 +50,14 @@ def main() -> None:
         from integration.database_sink import DatabaseSink  # it loads SQLAlchemy, which most applications do not need
 
         database = DatabaseSink(config["database"], config["options"]["kafka.group.id"])
+    lake = LakeTable(config["lake"]) if "lake" in config else None
     nap = Path(config["nap"])
 
     def take(batch: DataFrame, batch_id: int) -> None:
         sleep_before, sleep_after = take_nap(nap)
         sleep(sleep_before, unless=nap.with_suffix(".over"))
+        if lake is not None:
+            lake.write(batch.select("topic", "partition", "offset"), batch_id)
         if database is not None:
             database.write(batch, batch_id)
         elif not folder.has(batch_id):

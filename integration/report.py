@@ -25,6 +25,7 @@ from integration.oracles import (
     judge_stalls,
 )
 from integration.poll_oracles import Offsets, Transactions, judge_log, judge_polls, judge_transactions
+from integration.sink import Delivery
 
 WIDTH = 80
 
@@ -62,6 +63,8 @@ class Recording:
         The time from which this limit applies.  Spark's first batches take long on a busy machine.
     planned_only : bool
         Whether the run has no faults.  Without faults, no record may be processed twice, and Burrow may raise no alarm.
+    lake : list of Delivery or None
+        The records of the lake table that all members fill; None without one.  The table must have each record once.
     problems : list of str
         The violations found during the run.
     """
@@ -79,6 +82,7 @@ class Recording:
     longest_standstill_s: float = 120.0
     ready: float = 0.0
     planned_only: bool = False
+    lake: Sequence[Delivery] | None = None
     problems: list[str] = field(default_factory=list)
     transactions: Transactions = field(default_factory=Transactions)
     visible: Offsets = field(default_factory=dict)
@@ -121,6 +125,9 @@ def judge(recording: Recording) -> Report:
         "of transactions": judge_transactions(recording.transactions, deliveries),
         "of the logs": judge_log(recording.transactions, recording.visible),
     }
+    if recording.lake is not None:
+        of_lake = judge_deliveries(recording.produced, [Member("the table", (), recording.lake)], invisible)
+        kinds["of the lake table"] = of_lake.violations
     if recording.produced != recording.ends_of_logs:
         kinds["of the test itself"] = [f"counted {recording.produced}, and Kafka holds {recording.ends_of_logs}"]
     if recording.planned_only:
@@ -135,6 +142,7 @@ def judge(recording: Recording) -> Report:
         "delivered": verdict.delivered,
         "lost": verdict.lost,
         "foreign": verdict.foreign,
+        "in_lake": None if recording.lake is None else sum(d.until - d.start for d in recording.lake),
         "aborted": sum(map(len, recording.transactions.aborted.values())),
         "duplicated": {
             "declared": verdict.duplicated,
@@ -204,6 +212,7 @@ def table(report: Report) -> str:
                 ("produced", report["produced"]),
                 ("delivered", report["delivered"]),
                 ("lost", report["lost"]),
+                ("rows of the lake table", report["in_lake"]),
                 ("aborted, in nobody's sink", report["aborted"]),
                 ("twice, declared", duplicated["declared"]),
                 ("twice, not declared", duplicated["undeclared"]),

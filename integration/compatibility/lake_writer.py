@@ -53,6 +53,16 @@ _SETTINGS = {
 }
 
 
+def settings(folder: Path) -> dict[str, str]:
+    """Return Spark's settings for the format, with its tables in ``folder``."""
+    return {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.jars": ",".join(map(str, resolve(_JARS[FORMAT]))),
+        "spark.sql.catalog.lake.warehouse": str(folder),
+        **_SETTINGS[FORMAT],
+    }
+
+
 def session(folder: Path) -> SparkSession:
     """Return a session with the format for this PySpark, and with its tables in ``folder``."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -61,11 +71,8 @@ def session(folder: Path) -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.jars", ",".join(map(str, resolve(_JARS[FORMAT]))))
-        .config("spark.sql.catalog.lake.warehouse", str(folder))
     )
-    for name, value in _SETTINGS[FORMAT].items():
+    for name, value in settings(folder).items():
         builder = builder.config(name, value)
     found = builder.getOrCreate()
     found.sparkContext.setLogLevel("ERROR")

@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="of the group")
     parser.add_argument("--proxied", action="store_true", help="disturb the network, too")
     parser.add_argument("--spark-cluster", action="store_true", help="run on a standalone Spark cluster, and hurt it")
+    parser.add_argument("--lake", action="store_true", help="also fill a Delta or Iceberg table, each record once")
     parser.add_argument("--seed", type=int, help="decides the faults; random unless given")
     parser.add_argument("--fault-interval", type=float, default=10.0, help="seconds between faults (%(default)g)")
     parser.add_argument("--only", action="append", choices=FAULTS, default=[], help="a kind of fault; give it again")
@@ -30,6 +31,8 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="where to write the report as JSON")
     parser.add_argument("--folder", type=new_folder, help="a new folder that keeps event logs, logs and sinks")
     given = parser.parse_args()
+    if given.lake and given.spark_cluster:
+        parser.error("--lake is for applications in local mode: leave --spark-cluster out")
     # SIGTERM must also end the applications.  An exception runs all cleanup code.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     seed = given.seed if given.seed is not None else random.randrange(10**6)
@@ -43,6 +46,7 @@ def main() -> int:
             protocol=given.protocol,
             proxied=given.proxied,
             spark_cluster=given.spark_cluster,
+            lake=given.lake,
             fault_interval_s=given.fault_interval,
             only=given.only,
             per_second=given.per_second,

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from integration.cluster import Stream, log_ends
+from integration.compatibility.lake_writer import settings as lake_settings
 from integration.monitor import GroupMonitor, read_commits
 from integration.oracles import Member, Window
 from integration.pipelines import TOO_BUSY, Application, wait_for
 from integration.report import Recording, Report, judge
+from integration.soak import lake
 from integration.soak.chaos import LETHAL, Chaos
 from integration.soak.faults import Done, Scene
 from integration.soak.source_ends import SourceWatch, unaccounted
@@ -50,6 +52,8 @@ class Soak:
     ----------
     spark_cluster : bool
         Whether applications run on a standalone Spark cluster, instead of in local mode.
+    lake : bool
+        Whether the applications also write to a lake table.
     longest_down_s : float
         How long an ended application may stay down.
     only : sequence of str
@@ -67,6 +71,7 @@ class Soak:
     protocol: str = "classic"
     proxied: bool = False
     spark_cluster: bool = False
+    lake: bool = False
     fault_interval_s: float = 10.0
     per_second: float = 300.0
     partitions: int = 12
@@ -102,6 +107,10 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
         watched = spark is None and sys.platform == "linux"
         watch = stack.enter_context(SourceWatch(folder)) if watched else None
         supervisor = Supervisor(_applications(soak, kafka, folder, spark, watch))
+        if soak.lake:
+            name, settings = lake.create(folder / "lake"), lake_settings(folder / "lake")
+            for one in supervisor.applications:
+                one.application.configure(lake=name, spark=settings)
         scene = Scene(
             kafka, soak.brokers, soak.proxied, supervisor, spark, GROUP, TOPIC, soak.partitions, folder / "copies"
         )
@@ -167,6 +176,7 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
                 problems=problems,
                 transactions=transactions.transactions,
                 visible=visible,
+                lake=lake.deliveries(folder / "lake") if soak.lake else None,
             )
         )
     report["run"] = {

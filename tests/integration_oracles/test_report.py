@@ -57,6 +57,17 @@ def test_what_each_oracle_finds_is_a_violation(broken: Recording, words: str) ->
     assert any(words in violation for violation in judge(broken)["violations"])
 
 
+def test_a_lake_table_has_each_record_once_without_any_excuse() -> None:
+    run = recording()
+    run.lake = [Delivery("the table", 0.0, 0, "t", 0, 0, 10)]
+    assert judge(run)["violations"] == []
+    assert judge(run)["in_lake"] == 10
+    run.lake = [Delivery("the table", 0.0, 0, "t", 0, 0, 9), Delivery("the table", 0.0, 0, "t", 0, 3, 5)]
+    problems = judge(run)["violations"]
+    assert any("of the lake table: lost: t-0 [9, 10)" in problem for problem in problems)
+    assert any("of the lake table: twice and not declared: t-0 [3, 5)" in problem for problem in problems)
+
+
 def test_what_a_soak_may_declare_is_a_violation_of_planned_rebalances() -> None:
     for planned_only in (False, True):
         run = recording(planned_only=planned_only)
