@@ -23,6 +23,7 @@ from benchmarks.samples import percentile
 from integration.compatibility.lake_writer import FORMAT, session, table
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores import LakeTable, lake_table
+from pyspark_kafka_group.stores.lake_history import Span
 
 Write = Callable[[DataFrame, int, int], None]
 """A function that writes rows with the offsets ``[first, until)`` in all partitions."""
@@ -159,9 +160,9 @@ def _writer(arm: str, name: str, partitions: Sequence[int]) -> Write:
 
     def write(rows: DataFrame, first: int, until: int) -> None:
         # A Kafka source reports the offsets of a batch.  Without these spans, LakeTable would count the rows.
-        spans = {TopicPartition("orders", n): lake_table.Span(first, until) for n in partitions}
-        commit = target._commit_of(rows.sparkSession, rows)
-        target._try(lambda: commit(rows.sparkSession, lake_table._checked(rows, spans), spans), 0)
+        spans = {TopicPartition("orders", n): Span(first, until) for n in partitions}
+        way = target._format(rows.sparkSession, rows.columns)
+        target._try(lambda: way.write(rows.sparkSession, lake_table._checked(rows, spans), spans), 0)
 
     return write
 

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark_kafka_group.stores.bulk_load import into
+    from pyspark_kafka_group.stores.lake_formats import LakeWrite
     from pyspark_kafka_group.stores.lake_table import LakeTable
     from pyspark_kafka_group.stores.offset_table import OffsetTable
     from pyspark_kafka_group.stores.task_writes import PartitionWrite
 
-__all__ = ["LakeTable", "OffsetTable", "PartitionWrite", "into"]
+__all__ = ["LakeTable", "LakeWrite", "OffsetTable", "PartitionWrite", "into"]
 
 
 _MODULES = {
     "LakeTable": "lake_table",
+    "LakeWrite": "lake_formats",
     "OffsetTable": "offset_table",
     "PartitionWrite": "task_writes",
     "into": "bulk_load",

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.stores.lake_history import Lost
 
 # Data exceptions, constraints, the condition of a view, errors of triggers, and exceeded limits: a row too big for its
 # table, a key too long for its index, or a document nested too deeply.
@@ -38,7 +39,7 @@ class TransactionEndedError(KafkaGroupError):
 
 
 class TableBehindError(KafkaGroupError):
-    """The table has lower offsets than the group has finished.  Mostly the database was restored."""
+    """The table lacks rows that the group has finished.  Mostly the database was restored, or the table rolled back."""
 
     @classmethod
     def of(cls, table: str, behind: Mapping[TopicPartition, tuple[Offset | None, Offset]]) -> TableBehindError:
@@ -59,6 +60,20 @@ class TableBehindError(KafkaGroupError):
             f"an empty one. Or the table is new, but the group has run before. To read the missing records again: stop "
             f"all queries of the group, set the group's offsets to those of offsets(), or to the beginning for "
             f"partitions without a row, and start with onOffsetRewind=group. To continue without them: {calls}."
+        )
+
+    @classmethod
+    def of_lake(cls, table: str, gone: Lost) -> TableBehindError:
+        """Return the error for a lake table, with the lost offsets of each partition."""
+        named = sorted(gone.items())
+        found = "; ".join(f"{tp} {', '.join(f'{s.start} to {s.until - 1}' for s in spans)}" for tp, spans in named)
+        first = ", ".join(f"{tp} {spans[0].start}" for tp, spans in named)
+        return cls(
+            f"LakeTable: {table} was rolled back, and has lost the rows of records that the group has finished. It had "
+            f"rows of these offsets: {found}. Nothing of this batch was written. To write them again: stop all queries "
+            f"of the group, set the group's offsets to the first lost ones ({first}) or lower, and start with "
+            f"onOffsetRewind=group. Rows that the table still has are skipped. To continue without them: stop all "
+            f"queries of the group, and call LakeTable({table!r}).accept_rollback(spark) once."
         )
 
 

@@ -2,9 +2,9 @@
 
 Runs in the driver, with Spark's DataFrames and SQL only.  So it also works with Spark Connect.
 
-The table itself shows which records it has, because each row names its record.  So no offsets are stored beside the
-rows.  One commit adds all rows of a batch.  It fails if another commit has added rows since this one has looked, and
-the next attempt looks again.
+The table itself shows which records it has, because each row names its record.  One commit adds all rows of a batch.
+It fails if another commit has added rows since this one has looked, and the next attempt looks again.  `lake_formats`
+has the commits of each format.  The offsets in their metadata only serve to notice a rollback (`lake_history`).
 """
 
 from __future__ import annotations
@@ -13,18 +13,23 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.session.running_batch import RunningBatch, running_batch
-from pyspark_kafka_group.stores.errors import LakeConflictError
+from pyspark_kafka_group.stores.errors import LakeConflictError, TableBehindError
+from pyspark_kafka_group.stores.lake_formats import FORMATS, Format, LakeWrite, inside
+from pyspark_kafka_group.stores.lake_history import Lost, Span, Spans, before, lost
+from pyspark_kafka_group.stores.query_run import run_of
 from pyspark_kafka_group.stores.record_columns import RECORD_COLUMNS, check_columns
 from pyspark_kafka_group.stores.starting_offsets import starting_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+T = TypeVar("T")
 
 _log = logging.getLogger("pyspark_kafka_group")
 
@@ -38,17 +43,6 @@ _CONFLICT = re.compile(
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
-
-
-class Span(NamedTuple):
-    """Offsets of a partition that a batch may write: ``[start, until)``."""
-
-    start: int
-    until: int
-
-
-Spans = Mapping[TopicPartition, Span]
-"""The offsets that a batch may write, by partition."""
 
 
 class LakeTable:
@@ -78,11 +72,18 @@ class LakeTable:
         self._table = table
         self._patience_s = patience_s
         self._checkpoint = checkpoint
+        self._run: object = None  # the query's run for which the table's history was read
+        self._lost: Lost = {}  # the records that a rollback had removed then
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Spark Connect sends the user's function with this object to another process.
+        return {**self.__dict__, "_run": None, "_lost": {}}
 
     def __repr__(self) -> str:
         return f"LakeTable({self._table!r})"
 
-    def write(self, batch: DataFrame, batch_id: int) -> None:
+    # Deliberate: Any, because type checkers accept only functions without a result for `foreachBatch`.
+    def write(self, batch: DataFrame, batch_id: int) -> Any:
         """Write the rows of a batch whose records the table does not have.  Call this in ``foreachBatch``.
 
         All rows become visible in one commit.  If this method raises, none does, or all do.  The batch can run again.
@@ -95,6 +96,11 @@ class LakeTable:
         batch_id : int
             The id of the batch.
 
+        Returns
+        -------
+        LakeWrite
+            How many rows were written and skipped, in all partitions together.
+
         Raises
         ------
         ConfigurationError
@@ -102,6 +108,9 @@ class LakeTable:
             the batch are unknown.
         LakeConflictError
             If other commits win for longer than ``patience_s``.
+        TableBehindError
+            If the table was rolled back, and the group will not read the lost records again.  The first batch of each
+            run of a query checks this.
 
         Notes
         -----
@@ -109,13 +118,39 @@ class LakeTable:
         """
         check_columns("LakeTable", batch)
         spark = batch.sparkSession
-        commit = self._commit_of(spark, batch)
+        target = self._format(spark, batch.columns)
         spans = spans_of(batch, running_batch(batch, batch_id, self._checkpoint))
         rows = _checked(batch, spans)
-        if spans:
-            self._try(lambda: commit(spark, rows, spans), batch_id)
-        else:  # the batch reads nothing, but a stateful operator may return rows of earlier batches
+        if not spans:  # the batch reads nothing, but a stateful operator may return rows of earlier batches
             rows.write.format("noop").mode("append").save()
+            return LakeWrite(0, 0)
+        self._check_history(spark, target, run_of(batch), spans)
+        result = self._try(lambda: target.write(spark, rows, spans), batch_id)
+        _log.info("Batch %s: %s rows were written to %s.", batch_id, result.written, self._table)
+        if result.skipped:
+            _log.warning(
+                "Batch %s: %s rows of its records are already in %s, so these records were skipped.",
+                batch_id,
+                result.skipped,
+                self._table,
+            )
+        return result
+
+    def accept_rollback(self, spark: SparkSession) -> None:
+        """Continue without the rows that a rollback of the table has removed.
+
+        Until then, a group that does not read their records again gets :class:`TableBehindError`.  This commits a note
+        without rows.  Stop all writers first.
+
+        Parameters
+        ----------
+        spark : SparkSession
+            A session that has the table.
+        """
+        target = self._format(spark, ())
+        gone = lost(target.commits(spark))
+        for n in range(max(map(len, gone.values()), default=0)):  # a note has one span of each partition
+            target.note(spark, {tp: spans[n] for tp, spans in gone.items() if n < len(spans)})
 
     def starting_offsets(self, spark: SparkSession, *topics: str) -> str:
         """Return where the rows of topics end, for the option ``startingOffsets``, so that a new group starts there.
@@ -141,10 +176,10 @@ class LakeTable:
         ends = rows.agg((F.max("offset") + 1).alias("end")).collect()
         return starting_offsets({TopicPartition(r["topic"], r["partition"]): r["end"] for r in ends}, topics)
 
-    def _commit_of(self, spark: SparkSession, batch: DataFrame) -> Callable[[SparkSession, DataFrame, Spans], None]:
-        """Return the way to commit rows to a table of this format."""
+    def _format(self, spark: SparkSession, names: Iterable[str]) -> Format:
+        """Return the way to commit rows with these columns to the table."""
         columns = {name.lower() for name in spark.table(self._table).columns}
-        missing = [name for name in batch.columns if name.lower() not in columns]
+        missing = [name for name in names if name.lower() not in columns]
         if missing:
             raise ConfigurationError(
                 f"LakeTable: {self._table} has no column {', '.join(missing)}, but the batch has. Add it with ALTER "
@@ -153,51 +188,26 @@ class LakeTable:
             )
         details = spark.sql(f"DESCRIBE TABLE EXTENDED {self._table}").where("col_name = 'Provider'").collect()
         found = details[0]["data_type"].lower() if details else "unknown"
-        ways = {"delta": self._merge, "iceberg": self._append}
-        if found not in ways:
+        if found not in FORMATS:
             raise ConfigurationError(
                 f"LakeTable: {self._table} has the format {found}. Use a table of Delta or Iceberg: their commits are "
                 f"atomic and detect conflicts."
             )
-        return ways[found]
+        return FORMATS[found](self._table)
 
-    def _merge(self, spark: SparkSession, rows: DataFrame, spans: Spans) -> None:
-        """Commit to a Delta table.
+    def _check_history(self, spark: SparkSession, target: Format, run: object, spans: Spans) -> None:
+        """Raise an error if the table lacks rows of records before this batch that a rollback has removed.
 
-        Delta reads the table and commits in one transaction.  The commit fails if another one has added files that the
-        MERGE would have read.  The literal offsets let Delta skip files by their statistics.
+        Deliberate: another application may have written these records again since this run has read the history.  So an
+        error needs a second look.
         """
-        same = " AND ".join(f"old.{_quoted(name)} = new.{_quoted(name)}" for name in RECORD_COLUMNS)
-        names = ", ".join(_quoted(name) for name in rows.columns)
-        values = ", ".join(f"new.{_quoted(name)}" for name in rows.columns)
-        # Deliberate: not INSERT *, which leaves out columns that the table does not have.
-        statement = (
-            f"MERGE INTO {_formatted(self._table)} AS old USING {{new_rows}} AS new ON {same} "
-            f"AND ({_formatted(inside(spans, 'old.'))}) "
-            f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})"
-        )
-        spark.sql(statement, new_rows=rows).collect()
+        if run != self._run or before(self._lost, spans):
+            self._run, self._lost = run, lost(target.commits(spark))
+        if found := before(self._lost, spans):
+            self._run = None
+            raise TableBehindError.of_lake(self._table, found)
 
-    def _append(self, spark: SparkSession, rows: DataFrame, spans: Spans) -> None:
-        """Commit to an Iceberg table.
-
-        Deliberate: not MERGE.  Spark plans a MERGE that only inserts as an append, and appends never conflict
-        (`test_why_iceberg_gets_no_merge`).  An overwrite of no rows is an append that fails if another commit has added
-        data since the given snapshot.
-        """
-        from pyspark.sql import functions as F  # noqa: N812  # the usual name
-
-        spark.sql(f"REFRESH TABLE {self._table}")  # a session may have an older snapshot in its cache
-        current = spark.table(f"{self._table}.refs").where("name = 'main'").select("snapshot_id").collect()
-        checks = {"isolation-level": "serializable"}
-        if current:  # else the table is empty, and any data that another commit has added is a conflict
-            snapshot = str(current[0]["snapshot_id"])
-            old = spark.read.option("versionAsOf", snapshot).table(self._table).where(inside(spans))
-            rows = rows.join(old.select(*RECORD_COLUMNS), list(RECORD_COLUMNS), "left_anti")
-            checks["validate-from-snapshot-id"] = snapshot
-        rows.writeTo(self._table).options(**checks).overwrite(F.lit(False))
-
-    def _try(self, attempt: Callable[[], None], batch_id: int) -> None:
+    def _try(self, attempt: Callable[[], T], batch_id: int) -> T:
         """Run an attempt until it does not lose against another commit."""
         begin, pause_s, attempts = time.monotonic(), _FIRST_PAUSE_S, 0
         while True:
@@ -230,19 +240,6 @@ def spans_of(batch: DataFrame, running: RunningBatch | None) -> Spans:
     return {TopicPartition(r["topic"], r["partition"]): Span(r["start"], r["last"] + 1) for r in rows}
 
 
-def inside(spans: Spans, prefix: str = "") -> str:
-    """Return an SQL condition for the rows of these offsets."""
-    by_topic: dict[str, list[str]] = {}
-    for tp, span in sorted(spans.items()):
-        by_topic.setdefault(tp.topic, []).append(
-            f"({prefix}`partition` = {tp.partition} AND {prefix}`offset` >= {span.start} "
-            f"AND {prefix}`offset` < {span.until})"
-        )
-    return " OR ".join(
-        f"({prefix}`topic` = '{_escaped(topic)}' AND ({' OR '.join(parts)}))" for topic, parts in by_topic.items()
-    )
-
-
 def is_conflict(error: BaseException) -> bool:
     """Tell whether a commit has failed because another one was faster."""
     return any(_CONFLICT.search(str(found)) for found in _causes(error))
@@ -269,16 +266,3 @@ def _checked(batch: DataFrame, spans: Spans) -> DataFrame:
     )
     fine = F.coalesce(F.expr(inside(spans)), F.lit(False)) if spans else F.lit(False)
     return batch.where(F.when(fine, F.lit(True)).otherwise(F.raise_error(problem).cast("boolean")))
-
-
-def _quoted(name: str) -> str:
-    return _formatted("`" + name.replace("`", "``") + "`")
-
-
-def _formatted(text: str) -> str:
-    """Return a text for a statement in which braces name DataFrames."""
-    return text.replace("{", "{{").replace("}", "}}")
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")

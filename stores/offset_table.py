@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.session.connect import is_remote
 from pyspark_kafka_group.session.running_batch import running_batch
 from pyspark_kafka_group.stores.database import Database, check_server
 from pyspark_kafka_group.stores.errors import TableBehindError
 from pyspark_kafka_group.stores.offset_rows import OffsetRows
+from pyspark_kafka_group.stores.query_run import run_of
 from pyspark_kafka_group.stores.record_columns import check_columns
 from pyspark_kafka_group.stores.starting_offsets import starting_offsets
 from pyspark_kafka_group.stores.task_writes import (
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _log = logging.getLogger("pyspark_kafka_group")
-
-# The local property with the id of the query's run (Spark 4.3.0, `StreamExecution.runStream`).
-_RUN_ID = "spark.jobGroup.id"
 
 # PostgreSQL accepts milliseconds in 32 bits.
 _LONGEST_S = 2_000_000
@@ -186,7 +182,7 @@ class OffsetTable:
             if behind:
                 raise TableBehindError.of(self._rows.table, behind) from e
             raise
-        self._last = (_run_of(batch), batch_id)
+        self._last = (run_of(batch), batch_id)
         for write in writes:
             self._seen[TopicPartition(write.topic, write.partition)] = Offset(write.next_offset)
             if write.refused:
@@ -288,7 +284,7 @@ class OffsetTable:
 
         A batch that is repeated after a restart of the query belongs to another run.
         """
-        if self._last == (_run_of(batch), batch_id):
+        if self._last == (run_of(batch), batch_id):
             raise ConfigurationError(
                 f"OffsetTable: batch {batch_id} was already written for {self._rows.consumer!r}, so none of its rows "
                 f"is new. Write all tables in one function, which is one transaction, or give each an OffsetTable with "
@@ -329,14 +325,3 @@ class OffsetTable:
             if expected.begun if offset is None else offset < expected.finished:
                 found[tp] = (offset, expected.finished)
         return found
-
-
-def _run_of(batch: DataFrame) -> object:
-    """Return the identity of the run of a query.
-
-    Spark names the run in the job group of the thread that calls the function.  With Spark Connect, or in another
-    thread, there is only the session.  A session may serve several batches, but each of them once.
-    """
-    session = batch.sparkSession
-    run = None if is_remote(session) else session.sparkContext.getLocalProperty(_RUN_ID)
-    return run or weakref.ref(session)

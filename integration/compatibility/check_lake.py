@@ -27,9 +27,11 @@ from integration.processes import send
 from integration.processes import session as processes_of
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.read_range import ReadRange
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.session.running_batch import RunningBatch
-from pyspark_kafka_group.stores import LakeTable, lake_table
-from pyspark_kafka_group.stores.errors import LakeConflictError
+from pyspark_kafka_group.stores import LakeTable, LakeWrite, lake_formats, lake_table
+from pyspark_kafka_group.stores.errors import LakeConflictError, TableBehindError
 from pyspark_kafka_group.stores.lake_table import spans_of
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
@@ -62,11 +64,12 @@ def create(spark: SparkSession, lake: Path) -> Create:
     return run
 
 
-def rows_of(spark: SparkSession, name: str) -> list[tuple[int, int, int]]:
+def rows_of(spark: SparkSession, name: str) -> list[tuple[int, int, int | None]]:
     """Return all rows as partition, offset and number."""
     if FORMAT == "iceberg":  # Iceberg's catalog caches snapshots in the session; for a path of Delta the call fails
         spark.catalog.refreshTable(name)
-    return sorted(tuple(row) for row in spark.table(name).select("partition", "offset", "number").collect())
+    rows = spark.table(name).select("partition", "offset", "number").collect()
+    return sorted((tuple(row) for row in rows), key=lambda row: (row[0], row[1], row[2] or 0))
 
 
 def expected(until: int) -> list[tuple[int, int, int]]:
@@ -130,16 +133,104 @@ def test_a_suspended_and_a_killed_application(spark: SparkSession, lake: Path, c
             process.wait()
 
 
-def test_a_batch_that_runs_again_adds_nothing(spark: SparkSession, lake: Path, create: Create) -> None:
+def test_a_batch_that_runs_again_adds_nothing(
+    spark: SparkSession, lake: Path, create: Create, caplog: pytest.LogCaptureFixture
+) -> None:
     """Repeat batches, also after maintenance, and with rows of other records between their own."""
     name = create("again")
     target = LakeTable(name)
-    target.write(records(spark, 0, 10).where("partition = 0"), 0)
-    target.write(records(spark, 5, 15), 1)
+    assert target.write(records(spark, 0, 10).where("partition = 0"), 0) == LakeWrite(written=20, skipped=0)
+    assert target.write(records(spark, 5, 15), 1) == LakeWrite(written=30, skipped=10)
     compact(spark, lake, "again")
-    target.write(records(spark, 0, 20), 2)
-    target.write(records(spark, 0, 20), 2)
+    assert target.write(records(spark, 0, 20), 2) == LakeWrite(written=30, skipped=50)
+    assert target.write(records(spark, 0, 20), 2) == LakeWrite(written=0, skipped=80)
     assert rows_of(spark, name) == expected(20)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert f"Batch 1: 10 rows of its records are already in {name}, so these records were skipped." in told
+
+
+def newest(spark: SparkSession, name: str) -> int:
+    """Return the newest version or snapshot."""
+    if FORMAT == "delta":
+        return int(spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").collect()[0]["version"])
+    spark.catalog.refreshTable(name)
+    return int(spark.table(f"{name}.refs").where("name = 'main'").collect()[0]["snapshot_id"])
+
+
+def roll_back(spark: SparkSession, name: str, to: int, *, by_time: bool = False) -> None:
+    if FORMAT == "delta" and by_time:
+        history = spark.sql(f"DESCRIBE HISTORY {name}").where(F.col("version") == to)
+        (row,) = history.selectExpr("CAST(timestamp AS STRING) AS time").collect()
+        spark.sql(f"RESTORE TABLE {name} TO TIMESTAMP AS OF '{row['time']}'")
+    elif FORMAT == "delta":
+        spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {to}")
+    else:
+        spark.sql(f"CALL lake.system.rollback_to_snapshot('{name.removeprefix('lake.')}', {to})")
+
+
+def test_a_rollback_is_noticed_until_the_records_are_written_again(
+    spark: SparkSession, lake: Path, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the rollback and the next run, maintenance and another program commit.  Each `LakeTable` is a new run."""
+    monkeypatch.setattr(lake_formats, "_VERSIONS", 5)  # so Delta first reads only versions after the lost ones
+    name = create("rolled_back")
+    LakeTable(name).write(records(spark, 0, 10), 0)
+    good = newest(spark, name)
+    LakeTable(name).write(records(spark, 10, 20), 1)
+    LakeTable(name).write(records(spark, 20, 30).where("partition = 1"), 2)
+    roll_back(spark, name, good)
+    compact(spark, lake, "rolled_back")
+    spark.sql(f"INSERT INTO {name} VALUES ('others', 0, 0, 0)")
+    assert LakeTable(name).write(records(spark, 5, 10), 3).skipped == 20
+    running = LakeTable(name)
+    with pytest.raises(TableBehindError, match=r"orders-0 10 to 19; orders-1 10 to 29\. Nothing"):
+        running.write(records(spark, 30, 35), 4)
+    again = LakeTable(name)
+    again.write(records(spark, 10, 30).where("partition = 1"), 5)
+    with pytest.raises(TableBehindError, match=r"these offsets: orders-0 10 to 19\. Nothing"):
+        running.write(records(spark, 30, 35), 4)
+    again.write(records(spark, 10, 30).where("partition = 0"), 6)
+    running.write(records(spark, 30, 35), 4)
+    spark.sql(f"DELETE FROM {name} WHERE topic = 'others'")
+    assert rows_of(spark, name) == expected(35)
+
+
+def test_a_rollback_can_be_accepted(spark: SparkSession, create: Create) -> None:
+    name = create("accepted")
+    LakeTable(name).write(records(spark, 0, 5), 0)
+    good = newest(spark, name)
+    for first in (5, 15):  # with a gap, so each partition has two lost ranges
+        LakeTable(name).write(records(spark, first, first + 5), 1)
+    roll_back(spark, name, good, by_time=True)
+    target = LakeTable(name)
+    with pytest.raises(TableBehindError, match="orders-0 5 to 9, 15 to 19; orders-1 5 to 9, 15 to 19"):
+        target.write(records(spark, 20, 25), 2)
+    target.accept_rollback(spark)
+    target.write(records(spark, 20, 25), 2)
+    assert rows_of(spark, name) == sorted({*expected(25)} - {*expected(20)} | {*expected(5)})
+
+
+def test_what_looks_like_a_rollback_and_is_none(
+    spark: SparkSession, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that the query leaves out, batches that are not written, deleted rows, and notes that are gone."""
+    name, zero = create("no_rollback"), TopicPartition("orders", 0)
+
+    def write(first: int, until: int, rows: str = "true") -> None:
+        planned = ReadRange(Offset(first), Offset(until), finished=Offset(first), begun=True)
+        monkeypatch.setattr(lake_table, "running_batch", lambda *_: RunningBatch({zero: planned}))
+        LakeTable(name).write(records(spark, first, until).where("partition = 0").where(rows), 0)
+
+    write(0, 10, "offset < 5")
+    write(10, 20, "false")
+    good = newest(spark, name)
+    spark.sql(f"DELETE FROM {name} WHERE offset < 3")
+    write(40, 50)
+    if FORMAT == "iceberg":
+        roll_back(spark, name, good)
+        everything = "older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1"
+        spark.sql(f"CALL lake.system.expire_snapshots(table => '{name.removeprefix('lake.')}', {everything})")
+    write(60, 70)
 
 
 def test_a_new_group_starts_where_the_rows_end(spark: SparkSession, create: Create) -> None:

@@ -15,8 +15,10 @@ from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.session.running_batch import RunningBatch
 from pyspark_kafka_group.stores import LakeTable, lake_table
-from pyspark_kafka_group.stores.errors import LakeConflictError
-from pyspark_kafka_group.stores.lake_table import Span, inside, is_conflict, spans_of
+from pyspark_kafka_group.stores.errors import LakeConflictError, TableBehindError
+from pyspark_kafka_group.stores.lake_formats import LakeWrite, inside
+from pyspark_kafka_group.stores.lake_history import Commit, Span
+from pyspark_kafka_group.stores.lake_table import is_conflict, spans_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -104,13 +106,34 @@ def test_a_batch_without_ranges_is_checked_for_rows(monkeypatch: pytest.MonkeyPa
     functions = MagicMock()
     monkeypatch.setattr(pyspark.sql, "functions", functions)
     monkeypatch.setattr(lake_table, "running_batch", lambda *_: RunningBatch({}, topics=frozenset({"orders"})))
-    monkeypatch.setattr(LakeTable, "_commit_of", MagicMock())
+    monkeypatch.setattr(LakeTable, "_format", MagicMock())
     batch = MagicMock(dtypes=[("topic", "string"), ("partition", "int"), ("offset", "bigint")])
-    LakeTable("t").write(batch, 0)
+    assert LakeTable("t").write(batch, 0) == LakeWrite(0, 0)
     functions.expr.assert_not_called()
     write = batch.where.return_value.write.format
     write.assert_called_once_with("noop")
     write.return_value.mode.return_value.save.assert_called_once_with()
+
+
+def test_the_history_is_read_once_in_a_run_and_before_an_error() -> None:
+    """While this run reads on, another application writes the lost records again, and then the group goes on here."""
+    zero, gone = TopicPartition("orders", 0), Commit({TopicPartition("orders", 0): Span(5, 9)}, counts=False)
+    again = gone._replace(counts=True)
+    table, target = LakeTable("t"), MagicMock(commits=MagicMock(return_value=[gone]))
+
+    def check(run: str, start: int) -> None:
+        table._check_history(MagicMock(), target, run, {zero: Span(start, start + 5)})
+
+    check("one", 0)
+    check("one", 5)
+    assert target.commits.call_count == 1
+    target.commits.return_value = [gone, again]
+    check("one", 10)
+    check("one", 15)
+    assert target.commits.call_count == 2
+    target.commits.return_value = [gone]
+    with pytest.raises(TableBehindError, match="orders-0 5 to 8"):
+        check("two", 20)
 
 
 def test_it_travels_to_the_server_of_spark_connect() -> None:
