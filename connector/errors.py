@@ -25,6 +25,7 @@ from pyspark_kafka_group.stores.errors import (
     LakeConflictError,
     OtherTopicError,
     PartitionsLockedError,
+    RefusedRecordError,
     TableBehindError,
 )
 
@@ -44,6 +45,7 @@ __all__ = [
     "OptionError",
     "OtherTopicError",
     "PartitionsLockedError",
+    "RefusedRecordError",
     "SchemaRegistryError",
     "TableBehindError",
     "UnknownTopicError",

@@ -132,6 +132,15 @@ class RefusedRecordError(KafkaGroupError):
             f"sets such rows aside, for example into('refused', columns=['topic', 'partition', 'offset', 'error'])."
         )
 
+    @classmethod
+    def of_lake(cls, table: str, problem: str) -> RefusedRecordError:
+        """Return the error for a lake table, whose format does not say which record it was."""
+        return cls(
+            f"LakeTable: {table} does not take a row of this batch: {problem}. Nothing of this batch was written. "
+            f"Correct the query or the table. Or write such rows to a second LakeTable without the constraint: select "
+            f"them with where() before write(), and the other rows with the opposite condition."
+        )
+
 
 class CopyError(KafkaGroupError):
     """PostgreSQL refuses a COPY.  The text omits its details, which show the data.

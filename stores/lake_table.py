@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.session.running_batch import RunningBatch, running_batch
-from pyspark_kafka_group.stores.errors import LakeConflictError, TableBehindError
+from pyspark_kafka_group.stores.errors import LakeConflictError, RefusedRecordError, TableBehindError
 from pyspark_kafka_group.stores.lake_formats import FORMATS, Format, LakeWrite, inside
 from pyspark_kafka_group.stores.lake_history import Lost, Span, Spans, before, lost
 from pyspark_kafka_group.stores.query_run import run_of
@@ -39,6 +39,14 @@ _CONFLICT = re.compile(
     r"\[DELTA_(CONCURRENT_|METADATA_CHANGED|PROTOCOL_CHANGED)"
     r"|iceberg\.exceptions\.CommitFailedException"
     r"|iceberg\.exceptions\.ValidationException: (Found conflicting|Cannot determine history)"
+)
+
+# How Spark 4, Delta 4.4 and Iceberg 1.12 name a row that the table does not take.  Spark names the column in the second
+# line.  Delta shows data there.
+_REFUSED = re.compile(
+    r"\[NOT_NULL_ASSERT_VIOLATION\] (.*\n?.*)"
+    r"|\[(?:CAST_OVERFLOW_IN_TABLE_INSERT|DELTA_NOT_NULL_CONSTRAINT_VIOLATED|DELTA_VIOLATE_CONSTRAINT_WITH_VALUES)\]"
+    r" (.*)"
 )
 
 _FIRST_PAUSE_S = 0.1
@@ -108,6 +116,8 @@ class LakeTable:
             the batch are unknown.
         LakeConflictError
             If other commits win for longer than ``patience_s``.
+        RefusedRecordError
+            If a constraint of the table, or a column that must not be null, refuses a row.
         TableBehindError
             If the table was rolled back, and the group will not read the lost records again.  The first batch of each
             run of a query checks this.
@@ -216,6 +226,8 @@ class LakeTable:
                 return attempt()
             except Exception as e:  # Deliberate: classic Spark, Spark Connect and Py4J have no common class
                 if not is_conflict(e):
+                    if problem := refusal(e):
+                        raise RefusedRecordError.of_lake(self._table, problem) from e
                     raise
                 if time.monotonic() - begin > self._patience_s:
                     raise LakeConflictError.of(self._table, self._patience_s, attempts) from e
@@ -245,10 +257,19 @@ def is_conflict(error: BaseException) -> bool:
     return any(_CONFLICT.search(str(found)) for found in _causes(error))
 
 
+def refusal(error: BaseException) -> str | None:
+    """Return why the table does not take a row, without data; None if the error does not concern rows."""
+    for found in _causes(error):
+        if match := _REFUSED.search(str(found)):
+            text = " ".join((match[1] or match[2]).split())
+            return text.removesuffix("violated by row with values:").rstrip(":. ")
+    return None
+
+
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
-        error = error.__cause__
+        error = error.__cause__ or getattr(error, "_cause", None)  # the second one is of PySpark
 
 
 def _checked(batch: DataFrame, spans: Spans) -> DataFrame:

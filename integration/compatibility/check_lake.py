@@ -31,7 +31,7 @@ from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.session.running_batch import RunningBatch
 from pyspark_kafka_group.stores import LakeTable, LakeWrite, lake_formats, lake_table
-from pyspark_kafka_group.stores.errors import LakeConflictError, TableBehindError
+from pyspark_kafka_group.stores.errors import LakeConflictError, RefusedRecordError, TableBehindError
 from pyspark_kafka_group.stores.lake_table import spans_of
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
@@ -231,6 +231,60 @@ def test_what_looks_like_a_rollback_and_is_none(
         everything = "older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1"
         spark.sql(f"CALL lake.system.expire_snapshots(table => '{name.removeprefix('lake.')}', {everything})")
     write(60, 70)
+
+
+def test_rows_that_the_table_does_not_take(spark: SparkSession, lake: Path, create: Create) -> None:
+    """The error names the column and the remedy, and the remedy of the documentation works."""
+    name = table(lake, "strict")
+    needed = "topic STRING NOT NULL, partition INT NOT NULL, offset BIGINT NOT NULL, number BIGINT NOT NULL"
+    spark.sql(f"CREATE TABLE {name} ({needed}) USING {FORMAT}")
+    batch = records(spark, 0, 5).withColumn("number", F.when(F.col("offset") != 3, F.col("number")))
+    with pytest.raises(RefusedRecordError, match=r"strict.* does not take a row .*number.*second LakeTable"):
+        LakeTable(name).write(batch, 0)
+    if FORMAT == "delta":
+        spark.sql(f"ALTER TABLE {name} ADD CONSTRAINT few CHECK (number < 1)")
+        with pytest.raises(RefusedRecordError, match=r"CHECK constraint few .*second LakeTable"):
+            LakeTable(name).write(records(spark, 0, 5), 0)
+    assert rows_of(spark, name) == []
+    fine = F.coalesce(F.expr("number IS NOT NULL AND number < 1"), F.lit(False))
+    refused = LakeTable(create("refused_rows"))
+    for _ in range(2):
+        refused.write(batch.where(~fine), 0)
+        LakeTable(name).write(batch.where(fine), 0)
+    assert rows_of(spark, name) == [row for row in expected(5) if row[1] != 3 and row[2] < 1]
+    not_fine = [(p, o, n if o != 3 else None) for p, o, n in expected(5) if o == 3 or n == 1]
+    assert rows_of(spark, table(lake, "refused_rows")) == not_fine
+
+
+@pytest.mark.skipif(FORMAT != "delta", reason="a setting of Delta")
+def test_a_setting_that_makes_delta_leave_out_a_batch_is_an_error(spark: SparkSession, create: Create) -> None:
+    """With these settings, Delta runs no MERGE with a version that it has seen, and reports no error."""
+    target, settings = LakeTable(create("versioned")), {"txnAppId": "etl", "txnVersion": "1"}
+    for name, value in settings.items():
+        spark.conf.set(f"spark.databricks.delta.write.{name}", value)
+    try:
+        target.write(records(spark, 0, 5), 0)
+        with pytest.raises(ConfigurationError, match="has seen the version that is set before"):
+            target.write(records(spark, 5, 10), 1)
+    finally:
+        for name in settings:
+            spark.conf.unset(f"spark.databricks.delta.write.{name}")
+
+
+def test_new_columns(spark: SparkSession, create: Create) -> None:
+    """An application has the new program before the table has the column.  Another one still has the old program."""
+    name = create("evolves")
+    new = LakeTable(name)
+    new.write(records(spark, 0, 5), 0)
+    batch = records(spark, 5, 10).withColumn("extra", F.lit("x"))
+    with pytest.raises(ConfigurationError, match=r"has no column extra, but the batch has\. Add it with ALTER TABLE"):
+        new.write(batch, 1)
+    spark.sql(f"ALTER TABLE {name} ADD COLUMNS (extra STRING)")
+    new.write(batch, 1)
+    LakeTable(name).write(records(spark, 10, 15), 2)
+    assert rows_of(spark, name) == expected(15)
+    filled = spark.table(name).groupBy("extra").agg(F.min("offset"), F.max("offset"), F.count("*")).collect()
+    assert {tuple(row) for row in filled} == {(None, 0, 14, 40), ("x", 5, 9, 20)}
 
 
 def test_a_new_group_starts_where_the_rows_end(spark: SparkSession, create: Create) -> None:

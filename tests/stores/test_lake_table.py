@@ -15,10 +15,10 @@ from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.session.running_batch import RunningBatch
 from pyspark_kafka_group.stores import LakeTable, lake_table
-from pyspark_kafka_group.stores.errors import LakeConflictError, TableBehindError
+from pyspark_kafka_group.stores.errors import LakeConflictError, RefusedRecordError, TableBehindError
 from pyspark_kafka_group.stores.lake_formats import LakeWrite, inside
 from pyspark_kafka_group.stores.lake_history import Commit, Span
-from pyspark_kafka_group.stores.lake_table import is_conflict, spans_of
+from pyspark_kafka_group.stores.lake_table import is_conflict, refusal, spans_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,13 +62,47 @@ def test_a_lost_commit_is_recognized(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[DELTA_INVARIANT_VIOLATION] NOT NULL", "iceberg.exceptions.ValidationException: Invalid schema", "disk"]
+    "text", ["[DELTA_SCHEMA_NOT_SET] no schema", "iceberg.exceptions.ValidationException: Invalid schema", "disk"]
 )
 def test_another_error_is_not_tried_again(text: str) -> None:
     attempt = MagicMock(side_effect=RuntimeError(text))
     with pytest.raises(RuntimeError, match=r".+"):
         LakeTable("t")._try(attempt, 0)
     assert attempt.call_count == 1
+
+
+def test_a_refused_row_is_named_without_its_data() -> None:
+    text = (
+        "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK constraint few (number < 1) violated by row with values:\n"
+        " - number : 4711 SQLSTATE: 23001"
+    )
+    attempt = MagicMock(side_effect=RuntimeError(f"Job aborted due to stage failure: {text}"))
+    with pytest.raises(RefusedRecordError) as found:
+        LakeTable("lake.db.t")._try(attempt, 0)
+    assert "lake.db.t does not take a row of this batch: CHECK constraint few (number < 1). " in str(found.value)
+    assert "second LakeTable" in str(found.value)
+    assert "4711" not in str(found.value)
+    assert attempt.call_count == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (
+            "[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] NOT NULL constraint violated for column: number.\n\tat org.apache",
+            "NOT NULL constraint violated for column: number",
+        ),
+        (
+            "[NOT_NULL_ASSERT_VIOLATION] NULL value appeared in non-nullable field: \nnumber\nIf the schema",
+            "NULL value appeared in non-nullable field: number",
+        ),
+    ],
+)
+def test_a_null_that_the_table_does_not_take_is_named_by_its_column(text: str, named: str) -> None:
+    problem = RuntimeError("Writing job aborted.")
+    problem._cause = RuntimeError(text)  # type: ignore[attr-defined]  # as in PySpark's exceptions
+    assert refusal(problem) == named
+    assert refusal(RuntimeError("disk full")) is None
 
 
 def test_a_lost_commit_is_tried_again_until_it_wins(monkeypatch: pytest.MonkeyPatch) -> None:
