@@ -34,7 +34,7 @@ _VERSIONS = 100
 # Delta's setting for the metadata of the next commits.  Its SQL has no other way.
 _DELTA_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
-# The name of the property that marks one snapshot.
+# The name of the property that marks one commit.
 _WRITE = "kafka-group.write"
 
 
@@ -107,8 +107,9 @@ class Delta:
 
     def note(self, spark: SparkSession, spans: Spans) -> None:
         """See `Format`."""
-        nothing = spark.table(self._table).limit(0)
-        nothing.writeTo(self._table).option("userMetadata", _delta_note(spans)).append()
+        # Deliberate: Delta leaves out a write without rows, and a property that does not change.
+        with _metadata(spark, _delta_note(spans)):
+            spark.sql(f"ALTER TABLE {self._table} SET TBLPROPERTIES ('{_WRITE}' = '{uuid.uuid4().hex}')")
 
     def _versions(self, spark: SparkSession, count: int) -> list[Version]:
         """Return the newest versions, newest first."""
@@ -164,6 +165,7 @@ class Iceberg:
                 rows = rows.join(old.select(*RECORD_COLUMNS), list(RECORD_COLUMNS), "left_anti")
             options["validate-from-snapshot-id"] = str(current)
         rows.writeTo(self._table).options(**options).overwrite(F.lit(False))
+        self._refresh(spark)
         added = spark.table(f"{self._table}.snapshots").where(f"summary['{_WRITE}'] = '{name}'")
         (result,) = added.selectExpr("CAST(coalesce(summary['added-records'], '0') AS BIGINT) AS rows").collect()
         return LakeWrite(result["rows"], skipped)
@@ -183,9 +185,13 @@ class Iceberg:
 
     def _current(self, spark: SparkSession) -> int | None:
         """Return the id of the newest snapshot; None for an empty table."""
-        spark.sql(f"REFRESH TABLE {self._table}")  # a session may have an older snapshot in its cache
+        self._refresh(spark)
         found = spark.table(f"{self._table}.refs").where("name = 'main'").select("snapshot_id").collect()
         return int(found[0]["snapshot_id"]) if found else None
+
+    def _refresh(self, spark: SparkSession) -> None:
+        """Drop what the session has in its cache: an older state of the table."""
+        spark.sql(f"REFRESH TABLE {self._table}")
 
 
 FORMATS: dict[str, type[Delta] | type[Iceberg]] = {"delta": Delta, "iceberg": Iceberg}

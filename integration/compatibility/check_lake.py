@@ -312,7 +312,7 @@ def test_four_threads_that_write_the_same_records(spark: SparkSession, create: C
         thread.start()
     for thread in threads:
         thread.join()
-    assert problems == []
+    assert [str(problem) for problem in problems] == []
     assert rows_of(spark, name) == expected(30)
 
 
