@@ -105,7 +105,7 @@ def load(file: Path = FILE) -> dict[str, list[Bound]]:
 
 
 def store(results: Sequence[Result], file: Path = FILE) -> None:
-    """Set the bounds of these results; those of other benchmarks stay."""
+    """Set the bounds of these results.  Other benchmarks keep their bounds."""
     stored = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     for result in results:
         found = [bound._asdict() for bound in bounds_of(result)]

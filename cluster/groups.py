@@ -59,12 +59,12 @@ class Groups(Channel):
         Parameters
         ----------
         group_id : str
-            The group; it need not exist.
+            The group.  It need not exist.
         partitions : collection of TopicPartition
             The partitions.
         require_stable : bool
-            Whether a partition that is in an open transaction fails, with UNSTABLE_OFFSET_COMMIT, until that is over
-            (KIP-447); the others are answered.
+            Whether a partition in an open transaction fails with UNSTABLE_OFFSET_COMMIT (KIP-447).  The answer has the
+            other partitions.
         timeout_s : float
             How long it may take.
         """
@@ -200,11 +200,12 @@ class Groups(Channel):
         member_id : str
             The member that commits.  Empty for a client that is no member; only a group without members accepts it.
         generation : int
-            The generation, or the member epoch (KIP-848); -1 for one that is no member.
+            The generation, or the member epoch (KIP-848).  It is -1 for a client that is no member.
         instance_id : str or None
             The ``group.instance.id`` of a static member.
         offsets : mapping
-            For each partition the offset, the leader epoch of the record before it, None if unknown, and metadata.
+            The offset of each partition.  The leader epoch is that of the record before it, or None.  The text is its
+            metadata.
         lasting : bool
             Whether the offsets never expire.  Then nothing is kept of leader epochs.
         timeout_s : float

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
@@ -88,7 +88,8 @@ class Delta:
             f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})"
         )
         skipped = spark.table(self._table).where(inside(spans)).count()
-        with _metadata(spark, _delta_note(spans)):
+        # A user's own metadata stay.  Then this commit has no note.
+        with nullcontext() if _has_own_metadata(spark) else _metadata(spark, _delta_note(spans)):
             results = spark.sql(statement, new_rows=rows).collect()
         if not results:
             raise ConfigurationError(
@@ -230,16 +231,22 @@ def _note_in(metadata: str | None) -> str | None:
 
 @contextmanager
 def _metadata(spark: SparkSession, text: str) -> Iterator[None]:
-    """Set the metadata of Delta's commits meanwhile, unless the user has set other metadata."""
+    """Set the metadata of Delta's commits meanwhile."""
     before = spark.conf.get(_DELTA_METADATA, None)
-    if before is not None and _note_in(before) is None:
-        yield
-        return
     spark.conf.set(_DELTA_METADATA, text)
     try:
         yield
     finally:
-        spark.conf.unset(_DELTA_METADATA)
+        if before is None or _note_in(before) is not None:  # the note of another thread must not stay
+            spark.conf.unset(_DELTA_METADATA)
+        else:
+            spark.conf.set(_DELTA_METADATA, before)
+
+
+def _has_own_metadata(spark: SparkSession) -> bool:
+    """Return whether the user has set metadata for Delta's commits."""
+    before = spark.conf.get(_DELTA_METADATA, None)
+    return before is not None and _note_in(before) is None
 
 
 def _quoted(name: str) -> str:

@@ -136,6 +136,9 @@ class LakeTable:
             return LakeWrite(0, 0)
         self._check_history(spark, target, run_of(batch), spans)
         result = self._try(lambda: target.write(spark, rows, spans), batch_id)
+        if self._lost and not result.written:
+            # Delta leaves out a commit without rows, and so the note that lost records were read again.
+            self._try(lambda: target.note(spark, spans), batch_id)
         _log.info("Batch %s: %s rows were written to %s.", batch_id, result.written, self._table)
         if result.skipped:
             _log.warning(

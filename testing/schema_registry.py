@@ -33,9 +33,9 @@ class SchemaRegistryServer:
     Attributes
     ----------
     down : bool
-        Set it to answer every request with 503.
+        Set it to refuse every request.  The status is 503.
     error : int or None
-        Set it to answer every request with this status.
+        Set it to refuse every request.  This is the status.
     converts : bool
         Set it to False to answer ``format=serialized`` with 500, and to return schemas of Protobuf as they were
         registered.  Apicurio does this.
@@ -82,7 +82,7 @@ class SchemaRegistryServer:
         subject : str
             The subject.
         schema : str
-            Its text; for Protobuf the file descriptor in base64.
+            Its text.  For Protobuf it is the file descriptor in base64.
         kind : str
             ``AVRO``, ``PROTOBUF`` or ``JSON``.
         references : sequence of (str, str, int)

@@ -51,9 +51,9 @@ class Token:
     ends : Deadline
         When brokers no longer accept it.
     expires_at : float
-        The same, in seconds since 1970; 0 if unknown.
+        The same in seconds since 1970.  It is 0 if unknown.
     principal : str
-        Whose token it is, for librdkafka's log; mostly empty.
+        Whose token it is, for librdkafka's log.  Mostly empty.
     extensions : tuple of (str, str)
         Extensions for the broker (KIP-342).
     """
@@ -143,7 +143,8 @@ def recent_tokens() -> frozenset[str]:
 def failure(config: Mapping[str, str]) -> str:
     """Return why the provider that properties name fails now; empty if it does not.
 
-    Properties that are not translated yet, and log in with tokens, stand for all providers of this process.
+    Before their translation, properties that log in with tokens name no provider.  Then any provider of this process
+    may be the one.
     """
     if PROVIDER in config:
         return failing.get(config[PROVIDER].strip(), "")

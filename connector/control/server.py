@@ -33,14 +33,14 @@ class ControlSocket:
     stop : callable
         Stops the query between two batches.  Its argument is the timeout in seconds.  Returns whether it succeeded.
     finish : callable
-        Takes the end offset of a durably finished batch, in the form of Spark's log.
+        Notes a durably finished batch.  Its argument is the end offset, in the form of Spark's log.
     report : callable
-        Returns the current report, see :mod:`pyspark_kafka_group.query.progress_report`.  None if there is none.
+        Returns the current report.  None if there is none.  See :mod:`pyspark_kafka_group.query.progress_report`.
     query_id : str, optional
-        The query's id, the second address of the socket.
+        The query's id.  It is the second address of the socket.
     batch : callable
-        Takes the end offset of the batch in flight, in the form of Spark's log.  Returns the ranges of this batch, see
-        :func:`~pyspark_kafka_group.control.messages.ranges_to_json`.  None if this batch is not in flight.
+        Returns the ranges of a batch.  None if this batch is not in flight.  Its argument is the end offset, in the
+        form of Spark's log.  See :func:`~pyspark_kafka_group.control.messages.ranges_to_json`.
     """
 
     def __init__(

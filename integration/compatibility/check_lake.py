@@ -210,6 +210,47 @@ def test_a_rollback_can_be_accepted(spark: SparkSession, create: Create) -> None
     assert rows_of(spark, name) == sorted({*expected(25)} - {*expected(20)} | {*expected(5)})
 
 
+def test_lost_records_are_read_again_in_other_batches(
+    spark: SparkSession, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: a batch whose records the query leaves out has no commit in Delta, and so seemed not to be read."""
+    name, zero = create("other_batches"), TopicPartition("orders", 0)
+
+    def write(target: LakeTable, first: int, until: int, rows: str = "true") -> None:
+        planned = ReadRange(Offset(first), Offset(until), finished=Offset(first), begun=True)
+        monkeypatch.setattr(lake_table, "running_batch", lambda *_: RunningBatch({zero: planned}))
+        target.write(records(spark, first, until).where("partition = 0").where(rows), 0)
+
+    write(LakeTable(name), 0, 5)
+    good = newest(spark, name)
+    write(LakeTable(name), 5, 10, "offset = 9")
+    roll_back(spark, name, good)
+    again = LakeTable(name)
+    write(again, 5, 8, "offset = 9")
+    write(again, 8, 10, "offset = 9")
+    write(LakeTable(name), 10, 12)
+    assert [offset for _, offset, _ in rows_of(spark, name)] == sorted(2 * [*range(5), 9, 10, 11])
+
+
+def test_a_users_own_metadata_stay(spark: SparkSession, create: Create) -> None:
+    """Commits have no note then.  Only `accept_rollback` writes one, and puts the user's setting back."""
+    setting = "spark.databricks.delta.commitInfo.userMetadata"
+    target = LakeTable(create("own_metadata"))
+    target.write(records(spark, 0, 5), 0)
+    good = newest(spark, target._table)
+    target.write(records(spark, 5, 10), 1)
+    spark.conf.set(setting, "mine")
+    try:
+        roll_back(spark, target._table, good)
+        with pytest.raises(TableBehindError):
+            LakeTable(target._table).write(records(spark, 10, 15), 2)
+        target.accept_rollback(spark)
+        LakeTable(target._table).write(records(spark, 10, 15), 2)
+        assert spark.conf.get(setting) == "mine"
+    finally:
+        spark.conf.unset(setting)
+
+
 def test_what_looks_like_a_rollback_and_is_none(
     spark: SparkSession, create: Create, monkeypatch: pytest.MonkeyPatch
 ) -> None:

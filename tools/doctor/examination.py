@@ -82,7 +82,7 @@ def examine(inspection: Cluster, properties: Properties, group_id: str, topics: 
     inspection : Cluster
         Asks the cluster.
     properties : mapping
-        Properties of the connection, as librdkafka names them.
+        Properties of the connection.  The names are librdkafka's.
     group_id : str
         The group.
     topics : collection of str
