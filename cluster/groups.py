@@ -11,6 +11,7 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_description import DEAD, GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.cluster.request_errors import CommitUnclearError
+from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.connection_security import Security
@@ -109,9 +110,9 @@ class Groups(Channel):
                     if has(name, Consequence.OTHER_COORDINATOR):
                         self._coordinators.pop(group_id, None)
                 elif answer.offset >= 0:
-                    epoch = answer.leader_epoch if answer.leader_epoch >= 0 else None
                     # The binding of librdkafka 2.16.1 counts the zero byte that ends a text in C as a part of it.
                     metadata = answer.metadata.rstrip("\0")
+                    epoch = answer.leader_epoch if answer.leader_epoch >= 0 else _epoch_of_bookmark(metadata)
                     answers.found[tp] = CommittedOffset(Offset(answer.offset), epoch, metadata)
             return answers
 
@@ -308,6 +309,12 @@ class Groups(Channel):
             self._coordinators.pop(group_id, None)
         what = f"group {group_id!r}: {message}" if message else f"group {group_id!r}"
         self._errors.refuse(name, what, group_id=group_id)
+
+
+def _epoch_of_bookmark(metadata: str) -> int | None:
+    """Return the leader epoch that a bookmark has noted; the version of its requests has no field for it."""
+    note = BookmarkNote.decode(metadata)
+    return None if note is None else note.leader_epoch
 
 
 def _description(found: DescribedGroup, protocol: GroupProtocol) -> GroupDescription:

@@ -135,6 +135,15 @@ class RangeLookup:
                 return ends
             time.sleep(_ASK_AGAIN_S)
 
+    def leader_epochs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Return the epochs of the leaders; None if they do not tell."""
+        return self._complete(partitions, self._cluster.leader_epochs)
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+        """Return where leader epochs end in the logs (KIP-320), without epochs that the leaders do not know."""
+        ends = self._complete(epochs, lambda left: self._cluster.epoch_ends({tp: epochs[tp] for tp in left}))
+        return {tp: end.end_offset for tp, end in ends.items()}
+
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
         """Return the first record of a time or later in each partition.  Partitions without one are left out."""
         return self._complete(times_ms, lambda left: self._cluster.at_times({tp: times_ms[tp] for tp in left}))

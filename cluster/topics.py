@@ -178,6 +178,16 @@ class Topics(Channel):
         """Return where logs end; with ``read_committed``, where the first open transaction begins."""
         return self._list_offsets(partitions, LOG_END, read_committed, leaders, timeout_s)
 
+    def leader_epochs(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float = TIMEOUT_S
+    ) -> Answers[int | None]:
+        """Return the leader epochs, as the leaders themselves know them; None if a broker is too old to tell."""
+        answers = self._ask_leaders(partitions, lambda asked: ListOffsets(asked, LOG_END), "offsets", None, timeout_s)
+        return Answers(
+            {tp: listed.leader_epoch if listed.leader_epoch >= 0 else None for tp, listed in answers.found.items()},
+            answers.failed,
+        )
+
     def at_times(
         self, times_ms: Mapping[TopicPartition, int], *, leaders: Leaders | None = None, timeout_s: float = TIMEOUT_S
     ) -> Answers[Offset]:

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from integration.cluster import committed, delete, lag, log_ends, produce, recreate
 from integration.pipelines import PATIENCE_S, Pipeline, wait_for
 from integration.spark_fixtures import either_protocol
+from pyspark_kafka_group import bookmark
+from pyspark_kafka_group.offsets.errors import DataLossError
 from pyspark_kafka_group.testing import Kafka, LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -247,6 +250,26 @@ def test_log_that_is_truncated_under_a_running_query_is_noticed(
         lambda: {row.offset for row in query.rows[1000:]} >= set(range(end, end + 400)), "the new records are read"
     )
     assert query.events("logChanged")[0]["change"] == "truncated"
+
+
+def test_bookmark_notices_a_truncated_log_that_has_grown_again(
+    alone: LocalKafka, orders: str, group: str, spark: SparkSession
+) -> None:
+    """Regression: the next run began at the committed offset, and skipped the new records below it."""
+    servers = alone.bootstrap_servers
+    options = {"kafka.bootstrap.servers": servers, "kafka.group.id": group, "subscribe": orders}
+    with bookmark(spark, options) as new:
+        assert new.records.count() == 1000
+    truncate(alone, orders, 0.8)
+    end = wait_for(lambda: log_ends(servers, [(orders, 0)])[orders, 0], "the broker tells where the log ends")
+    produce(servers, orders, {0: 400}, start=5000)
+    with pytest.raises(DataLossError, match=rf"{orders}-0: offsets \[{end}, 1000\) were truncated"):
+        bookmark(spark, options)
+    with bookmark(spark, {**options, "failOnDataLoss": "false"}) as new:
+        assert new.ranges == {(orders, 0): (end, end + 400)}
+        assert new.records.count() == 400
+    with bookmark(spark, options) as new:
+        assert new.ranges == {(orders, 0): (end + 400, end + 400)}
 
 
 # Options that tune librdkafka, or that only Java's client has.  The query must detect a truncation with any of them.

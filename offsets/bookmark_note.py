@@ -1,7 +1,7 @@
 """The metadata of an offset that a bookmark has committed.
 
-``{"v": 1, "bookmark": {"t": "<topic id>", "n": 6}}``: the topic id of the log, and the number of partitions of the
-topic.
+``{"v": 1, "bookmark": {"t": "<topic id>", "n": 6, "e": 4}}``: the topic id, the number of partitions of the topic, and
+the leader epoch.  A commit that never expires has no field for the epoch.
 
 A bookmark commits all partitions at once.  So a partition below ``n`` without an offset has lost it, and any other
 partition was added later.
@@ -25,14 +25,18 @@ class BookmarkNote(NamedTuple):
         The id of the topic (KIP-516) whose log the offset belongs to; None if the broker has no ids.
     partition_count : int
         The number of partitions of the topic.
+    leader_epoch : int or None
+        The epoch of the leader when the range was planned; None if unknown.  No record before the offset has a later
+        one.
     """
 
     topic_id: str | None
     partition_count: int
+    leader_epoch: int | None = None
 
     def encode(self) -> str:
         """Return the metadata for one committed offset."""
-        document = {"v": 1, "bookmark": {"t": self.topic_id, "n": self.partition_count}}
+        document = {"v": 1, "bookmark": {"t": self.topic_id, "n": self.partition_count, "e": self.leader_epoch}}
         return json.dumps(document, separators=(",", ":"))
 
     @classmethod
@@ -47,5 +51,5 @@ class BookmarkNote(NamedTuple):
         found = document.get("bookmark") if isinstance(document, dict) else None
         if not isinstance(found, dict) or type(found.get("n")) is not int:
             return None
-        topic_id = found.get("t")
-        return cls(topic_id if isinstance(topic_id, str) else None, found["n"])
+        topic_id, epoch = found.get("t"), found.get("e")
+        return cls(topic_id if isinstance(topic_id, str) else None, found["n"], epoch if type(epoch) is int else None)

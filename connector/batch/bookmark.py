@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from pyspark_kafka_group.batch.planning import open_lookup, partitions_of, resolve_existing, spans_of, topics_of
-from pyspark_kafka_group.cluster.range_lookup import RangeLookup
+from pyspark_kafka_group.cluster.range_lookup import GonePartitionsError, RangeLookup
 from pyspark_kafka_group.columns.schema import spark_schema
 from pyspark_kafka_group.formats.planning import typed_schema
 from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
@@ -80,6 +80,11 @@ class Bookmark:
             spans = spans_of(self._settings, partitions_of(self._settings, topics))
             self._before = _offsets(lookup, spans)
             self._ranges = resolve_existing(self._settings, topics, spans, lookup)
+            # After the ranges: no record in them has a later epoch, unless a log is truncated in this moment.
+            try:
+                self._epochs = lookup.leader_epochs([*self._ranges])
+            except GonePartitionsError:  # commit() reports deleted topics
+                self._epochs = {}
         self._topics = {tp.topic: topics[tp.topic] for tp in self._ranges}
         self.ranges = {(tp.topic, tp.partition): (r.start, r.until) for tp, r in sorted(self._ranges.items())}
         self.records = _fixed(spark, given, self._settings, self._ranges)
@@ -123,13 +128,13 @@ class Bookmark:
                     committed=offset,
                 )
             self._tried = True
-            notes = {
-                topic: BookmarkNote(info.topic_id, len(info.leader_epochs)).encode()
-                for topic, info in self._topics.items()
-            }
             # Deliberate: also unchanged offsets.  Brokers may delete an offset some time after its last commit.
-            lookup.commit({tp: (r.until, notes[tp.topic]) for tp, r in ranges.items()})
+            lookup.commit({tp: (r.until, self._note(tp)) for tp, r in ranges.items()})
         self._committed = True
+
+    def _note(self, tp: TopicPartition) -> str:
+        topic = self._topics[tp.topic]
+        return BookmarkNote(topic.topic_id, len(topic.leader_epochs), self._epochs.get(tp)).encode()
 
     def _existing_topics(self, lookup: RangeLookup) -> Collection[str]:
         """Return the topics that still exist.  Raise if one was created again, or deleted (``failOnDataLoss``).

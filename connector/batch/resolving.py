@@ -34,6 +34,9 @@ class Lookup(Protocol):
     def high_watermarks(self, committed: Offsets) -> Offsets:
         """Return the log end offsets, including records of open transactions.  Wait until they reach ``committed``."""
 
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Offsets:
+        """Return where leader epochs end in the logs, without unknown epochs."""
+
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
         """Return the offsets of the first records with these timestamps or later ones, if there are any."""
 
@@ -83,23 +86,26 @@ def resolve(
     NoOffsetAtTimeError
         If no record has the starting timestamp or a later one.
     DataLossError
-        If a log ends below the group's committed offset, or the topic was created again.
+        If a log was truncated below the group's committed offset, or the topic was created again.
     ConfigurationError
         If there is no committed offset, but there should be one.
     """
     starts: dict[TopicPartition, Bound] = {tp: span.start for tp, span in spans.items()}
     at_committed = {tp: span.start.otherwise for tp, span in spans.items() if isinstance(span.start, AtCommitted)}
     committed: Offsets = {}
+    epochs: dict[TopicPartition, int] = {}
     if at_committed:
+        stored = _committed_of_topics({tp.topic for tp in at_committed}, topics, lookup)
         found_starts = committed_starts(
             at_committed,
-            _committed_of_topics({tp.topic for tp in at_committed}, topics, lookup),
+            stored,
             topics,
             group_id=policy.group_id,
             fail_on_data_loss=policy.fail_on_data_loss,
         )
         starts.update(found_starts)
         committed = {tp: start for tp, start in found_starts.items() if not isinstance(start, StartingOffset)}
+        epochs = {tp: epoch for tp in committed if (epoch := stored[tp].leader_epoch) is not None}
     log_starts = lookup.log_starts([tp for tp, start in starts.items() if start is StartingOffset.EARLIEST])
     # After the offsets above, so that no range begins above its end.
     log_ends = lookup.log_ends([*spans])
@@ -109,9 +115,13 @@ def resolve(
     found.update(log_starts)
     # A group that reads uncommitted records may have committed behind the first open transaction.
     ahead = {tp: offset for tp, offset in committed.items() if offset > log_ends[tp]}
-    for tp, top in lookup.high_watermarks(ahead).items():
-        if top < ahead[tp]:
-            starts[tp] = _truncated(tp, ahead[tp], log_ends[tp], top, policy)
+    tops = lookup.high_watermarks(ahead)
+    # A log that was truncated may have grown past the committed offset again.
+    epoch_ends = lookup.epoch_ends(epochs)
+    for tp, offset in committed.items():
+        top = min(tops.get(tp, offset), epoch_ends.get(tp, offset))
+        if top < offset:
+            starts[tp] = _truncated(tp, offset, log_ends[tp], top, policy)
     ranges = {}
     for tp, span in spans.items():
         start = _start(tp, starts[tp], found.get(tp), log_ends[tp], policy)
@@ -174,18 +184,26 @@ def _behind_the_log(tp: TopicPartition, wanted: OffsetRange, log_end: Offset, po
 
 
 def _truncated(tp: TopicPartition, committed: Offset, log_end: Offset, top: Offset, policy: Policy) -> Offset:
-    """Return where to continue in a log that ends below the committed offset, or raise; ``top`` is this end."""
+    """Return where to continue in a log that was truncated at ``top``, below the committed offset, or raise."""
     if policy.fail_on_data_loss:
         raise DataLossError(
-            topic=tp.topic, partition=tp.partition, lost_from=top, lost_until=committed, log_start=0, log_end=top
+            topic=tp.topic,
+            partition=tp.partition,
+            lost_from=top,
+            lost_until=committed,
+            log_start=0,
+            log_end=max(top, log_end),
         )
+    start = min(top, log_end)
     _log.warning(
-        "%s: the log ends at %d, below the committed offset %d. Continuing there, because failOnDataLoss=false.",
+        "%s: the log was truncated at %d, below the committed offset %d. Continuing at %d, because "
+        "failOnDataLoss=false.",
         tp,
-        log_end,
+        top,
         committed,
+        start,
     )
-    return log_end
+    return start
 
 
 def _backwards(tp: TopicPartition, between: OffsetRange, span: Span) -> OffsetRange:

@@ -13,6 +13,7 @@ from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset, EpochEn
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.cluster.request_errors import CommitUnclearError
+from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, MemberFencedError
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.testing import MockKafka
@@ -181,6 +182,13 @@ def test_only_the_partition_of_an_open_transaction_has_to_be_asked_again(broker:
     found, failed = requests.committed("etl", TPS, require_stable=True)
     assert found == {TPS[0]: CommittedOffset(Offset(5), 3, "note"), TPS[2]: CommittedOffset(Offset(7), None, "")}
     assert failed == {TPS[1]: "UNSTABLE_OFFSET_COMMIT"}
+
+
+def test_the_leader_epoch_of_a_bookmark_is_in_its_metadata(broker: FakeBroker, requests: Cluster) -> None:
+    text = BookmarkNote(TOPIC_ID, 3, 6).encode()
+    broker.answers[FETCH] = fetched(p0=FetchedOffset(0, 5, -1, text), p1=FetchedOffset(0, 5, 7, text))
+    found = requests.committed("etl", TPS[:2], require_stable=True).found
+    assert {tp: offset.leader_epoch for tp, offset in found.items()} == {TPS[0]: 6, TPS[1]: 7}
 
 
 def test_a_partition_without_a_committed_offset_is_not_a_failed_one(broker: FakeBroker, requests: Cluster) -> None:

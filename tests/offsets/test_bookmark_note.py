@@ -12,14 +12,16 @@ from pyspark_kafka_group.offsets.types import Offset
 
 @pytest.mark.parametrize("topic_id", ["QtOXfeWAR9uadceaKEMIPw", None])
 def test_a_note_is_read_as_it_was_written(topic_id: str | None) -> None:
-    note = BookmarkNote(topic_id, 6)
-    assert BookmarkNote.decode(note.encode()) == note
+    for epoch in (None, 0, 7):
+        note = BookmarkNote(topic_id, 6, epoch)
+        assert BookmarkNote.decode(note.encode()) == note
 
 
 def test_the_text_never_changes() -> None:
-    assert (
-        BookmarkNote("QtOXfeWAR9uadceaKEMIPw", 6).encode() == '{"v":1,"bookmark":{"t":"QtOXfeWAR9uadceaKEMIPw","n":6}}'
+    assert BookmarkNote("QtOXfeWAR9uadceaKEMIPw", 6, 4).encode() == (
+        '{"v":1,"bookmark":{"t":"QtOXfeWAR9uadceaKEMIPw","n":6,"e":4}}'
     )
+    assert BookmarkNote.decode('{"v":1,"bookmark":{"t":"x","n":6}}') == BookmarkNote("x", 6)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset, TopicInfo
 from pyspark_kafka_group.cluster.group_description import GroupMember
+from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, UnknownTopicError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 
@@ -25,6 +26,8 @@ class FakeLookup:
         The committed offsets of the group.
     metadata : dict of TopicPartition to str
         The metadata of the committed offsets.
+    truncated : dict of TopicPartition to Offset
+        Where the logs were truncated after leader epoch 7, which all commits have.
     topic_ids : dict of str to str
         The ids of the topics.
     present : tuple of Member
@@ -38,6 +41,7 @@ class FakeLookup:
     logs: dict[TopicPartition, OffsetRange]
     stored: Offsets = field(default_factory=dict)
     metadata: dict[TopicPartition, str] = field(default_factory=dict)
+    truncated: Offsets = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
     present: tuple[GroupMember, ...] = ()
     problem: Exception | None = None
@@ -60,16 +64,27 @@ class FakeLookup:
     def high_watermarks(self, committed: Offsets) -> Offsets:
         return self.log_ends(committed)
 
+    def leader_epochs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        return dict.fromkeys(partitions, 7)
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Offsets:
+        assert {*epochs.values()} <= {7}
+        return {tp: min(self.logs[tp].until, self.truncated.get(tp, self.logs[tp].until)) for tp in epochs}
+
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
         assert not times_ms
         return {}
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         return {
-            tp: CommittedOffset(self.stored[tp], None, self.metadata.get(tp, ""))
+            tp: CommittedOffset(self.stored[tp], self._epoch(tp), self.metadata.get(tp, ""))
             for tp in partitions
             if tp in self.stored
         }
+
+    def _epoch(self, tp: TopicPartition) -> int | None:
+        note = BookmarkNote.decode(self.metadata.get(tp))
+        return None if note is None else note.leader_epoch
 
     def check_group(self) -> None:
         if self.present:

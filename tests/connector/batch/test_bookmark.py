@@ -99,6 +99,17 @@ def test_a_partition_that_is_added_starts_at_its_beginning(lookup: FakeLookup, o
     assert made(**given).ranges == {("t", 0): (5, 6), ("t", 1): (7, 7), ("t", 2): (0, 3)}
 
 
+def test_a_log_that_was_truncated_and_has_grown_again(lookup: FakeLookup) -> None:
+    """Regression: the next run began at the committed offset, and skipped the new records below it."""
+    made().commit()
+    lookup.logs = logs(9, 7)
+    assert made().ranges == {("t", 0): (5, 9), ("t", 1): (7, 7)}
+    lookup.truncated = {P0: Offset(3)}
+    with pytest.raises(DataLossError, match=r"t-0: offsets \[3, 5\) were truncated"):
+        made()
+    assert made(failOnDataLoss="false").ranges == {("t", 0): (3, 9), ("t", 1): (7, 7)}
+
+
 def test_a_partition_that_has_lost_its_offset_is_told(lookup: FakeLookup) -> None:
     made().commit()
     del lookup.stored[P1]

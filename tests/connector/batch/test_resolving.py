@@ -20,8 +20,16 @@ EARLIEST, LATEST = StartingOffset.EARLIEST, StartingOffset.LATEST
 class Log:
     """One partition with the records 10 to 19, at intervals of 100 ms from 1000 on.  Remembers the requests."""
 
-    def __init__(self, *, committed: int | None = None, start: int = 10, end: int = 20, top: int | None = None) -> None:
-        self._committed, self._start, self._end = committed, start, end
+    def __init__(
+        self,
+        *,
+        committed: int | None = None,
+        start: int = 10,
+        end: int = 20,
+        top: int | None = None,
+        epoch_end: int | None = None,
+    ) -> None:
+        self._committed, self._start, self._end, self._epoch_end = committed, start, end, epoch_end
         self._top = end if top is None else top
         self.asked: list[str] = []
 
@@ -38,7 +46,11 @@ class Log:
         assert [*partitions] == [TP, OTHER], "of the whole topic"
         self.asked.append("committed")
         found = {OTHER: Offset(3)} if self._committed is None else {TP: Offset(self._committed)}
-        return {tp: CommittedOffset(offset, None, "") for tp, offset in found.items()}
+        return {tp: CommittedOffset(offset, None if self._epoch_end is None else 7, "") for tp, offset in found.items()}
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Offsets:
+        assert {*epochs.values()} <= {7}
+        return self._of("epochs", epochs, self._epoch_end or 0)
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
         if times_ms:
@@ -179,6 +191,22 @@ def test_a_log_that_ends_below_the_committed_offset_of_a_bounded_read(until: Bou
     with pytest.raises(DataLossError, match=r"offsets \[20, 25\) are beyond the end of the log"):
         resolved(committed(), until, Log(committed=25))
     assert resolved(committed(), until, Log(committed=25), fail_on_data_loss=False) == (20, 20)
+
+
+@pytest.mark.parametrize("until", [LATEST, at(1500), Offset(12), Offset(20)])
+def test_a_log_that_was_truncated_and_has_grown_past_the_committed_offset(until: Bound) -> None:
+    """Regression: the new records below the committed offset were never read."""
+    log = Log(committed=17, epoch_end=14)
+    with pytest.raises(DataLossError, match=r"offsets \[14, 17\) were truncated"):
+        resolved(committed(), until, log)
+    start, _ = resolved(committed(), until, log, fail_on_data_loss=False)
+    assert start == 14
+    assert resolved(committed(), until, Log(committed=17, epoch_end=17))[0] == 17
+
+
+def test_a_truncated_log_whose_new_records_are_in_an_open_transaction() -> None:
+    log = Log(committed=17, end=12, top=20, epoch_end=14)
+    assert resolved(committed(), LATEST, log, fail_on_data_loss=False) == (12, 12)
 
 
 def test_a_committed_offset_behind_an_open_transaction() -> None:
