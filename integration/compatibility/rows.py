@@ -77,6 +77,7 @@ ROWS = (
         )
         for name, pin in (("delta", "4.2.0"), ("iceberg", "4.1.1"))
     ),
+    Row(name="image", pins={}, kafka="4.3.1", tests=("integration/compatibility/check_image.py",)),
     Row(name="spark-4.2-group", pins={"pyspark": "4.2.0"}, kafka="4.3.1", tests=_GROUP),
     *(
         Row(name=f"spark-{pin[:3]}{suffix}", pins={"pyspark": pin}, kafka="4.3.1", tests=tests)
