@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.samples import percentile
-from integration.compatibility.lake_writer import FORMAT, session, table
+from integration.compatibility.lake_writer import FORMAT, create, session
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores import LakeTable, lake_table
 from pyspark_kafka_group.stores.lake_history import Span
@@ -136,10 +136,8 @@ def _measure_writers(place: _Place, arm: str, writers: int, repetition: int) -> 
 
 
 def _create(place: _Place, name: str, *, partitioned: bool) -> str:
-    found = table(place.folder, "".join(c if c.isalnum() else "_" for c in name))
     parts = "PARTITIONED BY (topic, partition)" if partitioned else ""
-    place.spark.sql(f"CREATE TABLE {found} ({_COLUMNS}) USING {FORMAT} {parts}")
-    return found
+    return create(place.spark, place.folder, "".join(c if c.isalnum() else "_" for c in name), _COLUMNS, parts)
 
 
 def _rows(spark: SparkSession, partitions: Sequence[int], first: int, until: int) -> DataFrame:

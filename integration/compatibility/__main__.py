@@ -81,7 +81,12 @@ def run(row: Row, python: Path, arguments: Sequence[str]) -> Result:
         report = Path(folder, "report.xml")
         command = [str(python), "-m", "pytest", *row.tests, "-n0", "-q", f"--junitxml={report}", *arguments]
         variables = {**os.environ, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
-        variables |= {"KAFKA_VERSION": row.kafka, "SPARK_LOCAL_IP": "127.0.0.1", "NEWEST_PYTHON": sys.executable}
+        variables |= {
+            "KAFKA_VERSION": row.kafka,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "NEWEST_PYTHON": sys.executable,
+            **row.variables,
+        }
         subprocess.run(command, cwd=ROOT, env=variables, check=False)
         cases = ElementTree.parse(report).getroot().iter("testcase") if report.exists() else []
         outcomes: dict[str, list[str]] = {"passed": [], "skipped": [], "failed": []}

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from integration.cluster import committed, produce, reset
+from integration.compatibility import lake_writer
 from integration.compatibility.lake_writer import FORMAT, records, session, table
 from integration.pipelines import Pipeline, wait_for
 from integration.processes import send
@@ -37,9 +39,8 @@ from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 ROOT = Path(__file__).parents[2]
-Create = Callable[[str], str]
+Create = Callable[..., str]
 Pipelines = Callable[..., Pipeline]
-COLUMNS = "topic STRING, partition INT, offset BIGINT, number BIGINT"
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +58,7 @@ def spark(lake: Path) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def create(spark: SparkSession, lake: Path) -> Create:
-    def run(name: str) -> str:
-        spark.sql(f"CREATE TABLE {table(lake, name)} ({COLUMNS}) USING {FORMAT}")
-        return table(lake, name)
-
-    return run
+    return partial(lake_writer.create, spark, lake)
 
 
 def rows_of(spark: SparkSession, name: str) -> list[tuple[int, int, int | None]]:
@@ -276,9 +273,8 @@ def test_what_looks_like_a_rollback_and_is_none(
 
 def test_rows_that_the_table_does_not_take(spark: SparkSession, lake: Path, create: Create) -> None:
     """The error names the column and the remedy, and the remedy of the documentation works."""
-    name = table(lake, "strict")
     needed = "topic STRING NOT NULL, partition INT NOT NULL, offset BIGINT NOT NULL, number BIGINT NOT NULL"
-    spark.sql(f"CREATE TABLE {name} ({needed}) USING {FORMAT}")
+    name = create("strict", needed)
     batch = records(spark, 0, 5).withColumn("number", F.when(F.col("offset") != 3, F.col("number")))
     with pytest.raises(RefusedRecordError, match=r"strict.* does not take a row .*number.*second LakeTable"):
         LakeTable(name).write(batch, 0)

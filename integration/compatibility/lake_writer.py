@@ -2,6 +2,9 @@
 
 ``python -m integration.compatibility.lake_writer FOLDER FIRST UNTIL [--wait]`` writes the records with these offsets.
 With ``--wait`` it creates the file ``started`` in the middle of its job, and waits for the file ``go``.
+
+The variable ``LAKE_CATALOG`` selects where the tables have their names: ``jdbc`` is Iceberg's catalog in SQLite, and
+``session`` is the catalog of Spark's session, for Delta.  By default, the tables are folders.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_kafka_group.stores import LakeTable
 from pyspark_kafka_group.testing.jars import JarSet, resolve
 
+COLUMNS = "topic STRING, partition INT, offset BIGINT, number BIGINT"
 FORMAT = "iceberg" if pyspark.__version__.startswith(("4.0", "4.1")) else "delta"
 """Iceberg 1.12 has no runtime for Spark 4.2.  Delta 4.4 has no runtime for Spark 4.3."""
 
@@ -35,9 +39,13 @@ DELTA = (
 )
 ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",)
 
+CATALOG = os.environ.get("LAKE_CATALOG", "")
+
+_SQLITE = ("org.xerial:sqlite-jdbc:3.50.3.0",)
 _JARS = {
     "delta": JarSet(name="delta-4.4.0", label="Delta Lake 4.4.0", modules=DELTA),
     "iceberg": JarSet(name="iceberg-1.12.0", label="Iceberg 1.12.0", modules=ICEBERG),
+    "sqlite": JarSet(name="sqlite-3.50.3", label="SQLite's driver 3.50.3", modules=_SQLITE),
 }
 _SETTINGS = {
     "delta": {
@@ -48,19 +56,20 @@ _SETTINGS = {
     "iceberg": {
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
-        "spark.sql.catalog.lake.type": "hadoop",
+        "spark.sql.catalog.lake.type": CATALOG or "hadoop",
     },
 }
 
 
 def settings(folder: Path) -> dict[str, str]:
     """Return Spark's settings for the format, with its tables in ``folder``."""
-    return {
-        "spark.sql.shuffle.partitions": "1",
-        "spark.jars": ",".join(map(str, resolve(_JARS[FORMAT]))),
-        "spark.sql.catalog.lake.warehouse": str(folder),
-        **_SETTINGS[FORMAT],
-    }
+    jars = resolve(_JARS[FORMAT])
+    found = {"spark.sql.shuffle.partitions": "1", "spark.sql.catalog.lake.warehouse": str(folder), **_SETTINGS[FORMAT]}
+    if CATALOG == "jdbc":
+        jars = [*jars, *resolve(_JARS["sqlite"])]
+        # A process waits for the others to write.
+        found["spark.sql.catalog.lake.uri"] = f"jdbc:sqlite:{folder}/catalog.db?busy_timeout=60000"
+    return {**found, "spark.jars": ",".join(map(str, jars))}
 
 
 def session(folder: Path) -> SparkSession:
@@ -79,9 +88,18 @@ def session(folder: Path) -> SparkSession:
     return found
 
 
-def table(folder: Path, name: str = "orders") -> str:
+def table(folder: Path, name: str) -> str:
     """Return the name of a table in the folder."""
-    return f"delta.`{folder}/{name}`" if FORMAT == "delta" else f"lake.db.{name}"
+    if FORMAT == "iceberg":
+        return f"lake.db.{name}"
+    return f"delta.`{folder}/{name}`" if not CATALOG else f"default.{name}"
+
+
+def create(spark: SparkSession, folder: Path, name: str, columns: str = COLUMNS, clauses: str = "") -> str:
+    """Create a table, unless another session has created it, and return its name in this session."""
+    location = f"LOCATION '{folder}/{name}'" if FORMAT == "delta" and CATALOG else ""
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {table(folder, name)} ({columns}) USING {FORMAT} {location} {clauses}")
+    return table(folder, name)
 
 
 def records(spark: SparkSession, first: int, until: int) -> DataFrame:
@@ -114,7 +132,7 @@ def main() -> None:
 
     if args.wait:
         rows = rows.mapInArrow(waits, rows.schema)
-    LakeTable(table(folder)).write(rows, 0)
+    LakeTable(create(spark, folder, "orders")).write(rows, 0)
     print("written", flush=True)
     spark.stop()
 

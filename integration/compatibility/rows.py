@@ -26,6 +26,8 @@ class Row:
         The version of Python, as in ``python3.13``.  If empty, the version of this environment.
     tests : tuple of str
         The files of tests to run, or single tests as pytest names them.
+    variables : mapping of str to str
+        Environment variables for the tests.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Row:
     kafka: str
     python: str = ""
     tests: tuple[str, ...] = ("integration/test_main_paths.py",)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def environment(self) -> str:
@@ -73,9 +76,17 @@ ROWS = (
             name=f"lake-{name}",
             pins={"pyspark": pin},
             kafka="4.3.1",
-            tests=("integration/compatibility/check_lake.py",),
+            tests=(f"integration/compatibility/{file}.py",),
+            variables=variables,
         )
-        for name, pin in (("delta", "4.2.0"), ("iceberg", "4.1.1"))
+        for name, pin, file, variables in (
+            ("delta", "4.2.0", "check_lake", {}),
+            ("delta-catalog", "4.2.0", "check_lake", {"LAKE_CATALOG": "session"}),
+            ("delta-example", "4.2.0", "check_lake_example", {}),
+            ("iceberg", "4.1.1", "check_lake", {}),
+            ("iceberg-jdbc", "4.1.1", "check_lake", {"LAKE_CATALOG": "jdbc"}),
+            ("iceberg-example", "4.1.1", "check_lake_example", {}),
+        )
     ),
     Row(name="image", pins={}, kafka="4.3.1", tests=("integration/compatibility/check_image.py",)),
     Row(name="spark-4.2-group", pins={"pyspark": "4.2.0"}, kafka="4.3.1", tests=_GROUP),
@@ -145,7 +156,8 @@ def table(results: Mapping[str, Result]) -> str:
     ]
     for row in ROWS:
         result = results.get(row.name)
-        tests = "group tests" if row.tests == _GROUP else ", ".join(f"`{Path(file).name}`" for file in row.tests)
+        files = [Path(file).name for file in row.tests] + [f"{name}={value}" for name, value in row.variables.items()]
+        tests = "group tests" if row.tests == _GROUP else ", ".join(f"`{name}`" for name in files)
         if result is None:
             pins = [
                 row.kafka,

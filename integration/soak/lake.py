@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from integration.compatibility.lake_writer import FORMAT, session, table
+from integration.compatibility import lake_writer
+from integration.compatibility.lake_writer import session, table
 from integration.sink import Delivery, runs
 
 
 def create(folder: Path) -> str:
     """Create the table, and return its name."""
-    spark, name = session(folder), table(folder, "soak")
-    spark.sql(f"CREATE TABLE {name} (topic STRING, partition INT, offset BIGINT) USING {FORMAT}")
+    spark = session(folder)
+    name = lake_writer.create(spark, folder, "soak", "topic STRING, partition INT, offset BIGINT")
     spark.stop()
     return name
 
