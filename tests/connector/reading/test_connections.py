@@ -32,7 +32,12 @@ def brokers() -> Iterator[SocketBrokers]:
 
 
 @pytest.fixture
-def client(brokers: SocketBrokers) -> Iterator[DirectClient]:
+def client(brokers: SocketBrokers, monkeypatch: pytest.MonkeyPatch) -> Iterator[DirectClient]:
+    def fall_back(_: DirectClient, reason: object) -> None:
+        # These brokers answer only our own requests.  librdkafka aborts the process at their answers.
+        raise AssertionError(f"librdkafka should read: {reason!r}")
+
+    monkeypatch.setattr(DirectClient, "_fall_back", fall_back)
     opened = cast(DirectClient, open_client(reader_config({"bootstrap.servers": brokers.bootstrap_servers}, "etl")))
     yield opened
     opened.close()
