@@ -1,4 +1,4 @@
-"""Writes to a Delta and an Iceberg table: with ``LakeTable``, and by a plain append of the same rows.
+"""Writes to a Delta and an Iceberg table: with ``LakeTable``, by a plain append, and into PostgreSQL for comparison.
 
 The benchmark varies the size of the table and the number of concurrent writers.  Each format runs in a separate
 environment, with a PySpark for which it has a runtime; see `integration.compatibility`.
@@ -11,12 +11,14 @@ import json
 import os
 import subprocess
 import tempfile
+from contextlib import ExitStack
 from typing import Any
 
 from benchmarks.environment import Say
 from benchmarks.results import Cell, Result
 from integration.compatibility.__main__ import ROOT, environment, wheel
 from integration.compatibility.rows import ROWS
+from integration.postgres import postgres_from_environment
 
 QUICK: dict[str, Any] = {"sizes": [1_000], "writers": [1, 2], "per_batch": 1_000, "writes": 2, "repetitions": 1}
 
@@ -43,10 +45,13 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             continue
         say(f"preparing {row.name}")
         python = str(environment(row, built))
-        variables = {**os.environ, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
-        with tempfile.TemporaryDirectory(prefix="lake-") as folder:
+        with ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lake-"))
+            database = stack.enter_context(postgres_from_environment())
+            variables = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, "DATABASE_URL": database}
             command = [python, "-m", "benchmarks.lake_writes", folder, json.dumps(options)]
-            with subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True) as process:
+            environ = {**os.environ, **variables}
+            with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True) as process:
                 for line in process.stdout or ():
                     if not line.startswith("{"):
                         continue

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import statistics
 import sys
 import threading
@@ -21,14 +22,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.samples import percentile
 from integration.compatibility.lake_writer import FORMAT, create, session
+from integration.postgres import execute, new_schema
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.stores import LakeTable, lake_table
+from pyspark_kafka_group.stores import LakeTable, OffsetTable, into, lake_table
 from pyspark_kafka_group.stores.lake_history import Span
 
 Write = Callable[[DataFrame, int, int], None]
 """A function that writes rows with the offsets ``[first, until)`` in all partitions."""
 
 ONCE, ONCE_PARTITIONED, APPEND = "LakeTable", "LakeTable, partitioned table", "plain append"
+DATABASE = "PostgreSQL"
 
 _COLUMNS = "topic STRING, partition INT, offset BIGINT, value STRING"
 _PARTITIONS = 8
@@ -65,7 +68,7 @@ def main() -> None:
         _measure_size(place, rows)
     for writers in options["writers"]:
         for repetition in range(options["repetitions"]):
-            for arm in (ONCE, ONCE_PARTITIONED, APPEND):
+            for arm in (ONCE, ONCE_PARTITIONED, APPEND, DATABASE):
                 _measure_writers(place, arm, writers, repetition)
     place.spark.stop()
 
@@ -96,7 +99,22 @@ def _measure_size(place: _Place, rows: int) -> None:
 
 def _measure_writers(place: _Place, arm: str, writers: int, repetition: int) -> None:
     """Measure several threads that write concurrently, each to its own partition, like the members of a group."""
+    if arm == DATABASE:
+        with new_schema(os.environ["DATABASE_URL"]) as name:
+            execute(name, 'CREATE TABLE rows (topic text, "partition" int, "offset" bigint, value text)')
+            _measure_table(place, arm, writers, name, lambda: execute(name, "SELECT count(*) FROM rows")[0][0])
+        return
     name = _create(place, f"writers_{writers}_{arm}_{repetition}", partitioned=arm == ONCE_PARTITIONED)
+
+    def count() -> int:
+        if FORMAT == "iceberg":
+            place.spark.catalog.refreshTable(name)
+        return place.spark.table(name).count()
+
+    _measure_table(place, arm, writers, name, count)
+
+
+def _measure_table(place: _Place, arm: str, writers: int, name: str, count: Callable[[], int]) -> None:
     spark, options, before = place.spark, place.options, place.retries.count
     per_batch = options["per_batch"]
     took: list[float] = []
@@ -121,9 +139,7 @@ def _measure_writers(place: _Place, arm: str, writers: int, repetition: int) -> 
     lasted_s = time.monotonic() - begin
     if problems:
         raise problems[0]
-    if FORMAT == "iceberg":
-        spark.catalog.refreshTable(name)
-    assert spark.table(name).count() == writers * options["writes"] * per_batch, "rows are missing, or repeated"
+    assert count() == writers * options["writes"] * per_batch, "rows are missing, or repeated"
     _print(
         f"{FORMAT}, {writers} writer{'s' * (writers > 1)}",
         {"format": FORMAT, "writers": writers},
@@ -154,6 +170,9 @@ def _rows(spark: SparkSession, partitions: Sequence[int], first: int, until: int
 def _writer(arm: str, name: str, partitions: Sequence[int]) -> Write:
     if arm == APPEND:
         return _append(name)
+    if arm == DATABASE:
+        offsets = OffsetTable(name, "benchmark")
+        return lambda rows, first, _: _take(offsets.write(rows, first, into("rows", columns=tuple(rows.columns))))
     target = LakeTable(name)
 
     def write(rows: DataFrame, first: int, until: int) -> None:
@@ -163,6 +182,10 @@ def _writer(arm: str, name: str, partitions: Sequence[int]) -> Write:
         target._try(lambda: way.write(rows.sparkSession, lake_table._checked(rows, spans), spans), 0)
 
     return write
+
+
+def _take(_found: object) -> None:
+    """Drop a result."""
 
 
 def _append(name: str) -> Write:
