@@ -14,7 +14,7 @@ from dataclasses import replace
 from pyspark_kafka_group.coordinator.handover.inputs import OffsetsReadBack, ReadBack
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
 from pyspark_kafka_group.coordinator.handover.outputs import Commit, FetchOffsets, Output, ScheduleRetry
-from pyspark_kafka_group.coordinator.handover.state import Partition, State, in_flight
+from pyspark_kafka_group.coordinator.handover.state import Partition, State, in_flight, uncommitted_ranges
 from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase, phase_after
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset
@@ -73,7 +73,7 @@ def compare(state: State, given: OffsetsReadBack) -> tuple[State, list[Output]]:
         if decision and p.phase is Phase.ACTIVE:
             phase = phase_after(p.phase, Cause.OFFSET_CHANGED)
             assert phase is not None
-            owned[tp] = Partition(phase=phase, epoch=epoch)
+            owned[tp] = Partition(phase=phase, epoch=epoch, overruled=uncommitted_ranges(state, (tp,)).get(tp))
             continue
         if stored is not None and not decision:
             if not _is_same_log(stored.note, p.note):

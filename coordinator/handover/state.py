@@ -64,6 +64,9 @@ class Partition(NamedTuple):
         The metadata of each commit; None while resolving.
     fetching : bool
         Whether the query has asked the cluster where it starts.
+    overruled : OffsetRange or None
+        What was in flight or not committed when another program set the group's offset; None once it has started again.
+        If that program was the new owner, it may have processed these records too.
     """
 
     phase: Phase
@@ -74,6 +77,7 @@ class Partition(NamedTuple):
     committed: Offset | None = None
     note: CommitNote | None = None
     fetching: bool = False
+    overruled: OffsetRange | None = None
 
     @property
     def uncommitted(self) -> bool:
@@ -101,7 +105,15 @@ class Partition(NamedTuple):
     def planned(self, until: Offset, leader_epoch: LeaderEpoch | None) -> Partition:
         """Return the partition with everything before ``until`` planned."""
         return Partition(
-            self.phase, self.epoch, until, leader_epoch, self.finished, self.committed, self.note, self.fetching
+            self.phase,
+            self.epoch,
+            until,
+            leader_epoch,
+            self.finished,
+            self.committed,
+            self.note,
+            self.fetching,
+            self.overruled,
         )
 
     def done(self, until: Offset) -> Partition:
@@ -115,6 +127,7 @@ class Partition(NamedTuple):
             self.committed,
             self.note,
             self.fetching,
+            self.overruled,
         )
 
     def stored(self, committed: Offset | None) -> Partition:
@@ -128,6 +141,7 @@ class Partition(NamedTuple):
             committed,
             self.note,
             self.fetching,
+            self.overruled,
         )
 
 
@@ -314,6 +328,8 @@ def uncommitted_ranges(state: State, partitions: Iterable[TopicPartition]) -> di
     ranges = {}
     for tp in partitions:
         p = state.owned[tp]
+        if p.overruled is not None:
+            ranges[tp] = p.overruled
         if p.finished is None:
             continue
         end = p.finished
@@ -322,7 +338,8 @@ def uncommitted_ranges(state: State, partitions: Iterable[TopicPartition]) -> di
         start = p.finished if p.committed is None else p.committed
         start = min(start, state.doubted.get(tp, start))
         if start < end:
-            ranges[tp] = OffsetRange(start, end)
+            before = ranges.get(tp, OffsetRange(start, end))
+            ranges[tp] = OffsetRange(min(start, before.start), max(end, before.until))
     return ranges
 
 

@@ -101,7 +101,7 @@ def _follow_up(state: State, out: list[Output]) -> tuple[State, tuple[Output, ..
     active, refreshing = Phase.ACTIVE, state.refreshing
     # Deliberate: unpacked, for up to 10,000 partitions after each input.
     for tp, p in state.owned.items():
-        phase, epoch, position, leader_epoch, finished, committed, note, fetching = p
+        phase, epoch, position, leader_epoch, finished, committed, note, fetching, _ = p
         if finished is not None and (committed is None or finished > committed or (refreshing and phase is active)):
             assert note is not None
             if finished != position:  # the rest is in flight
