@@ -131,7 +131,7 @@ class Partition(NamedTuple):
         )
 
     def stored(self, committed: Offset | None) -> Partition:
-        """Return the partition with ``committed`` as the group's offset; None if the group has none."""
+        """Return the partition with ``committed`` as the group's offset; None without one."""
         return Partition(
             self.phase,
             self.epoch,
@@ -199,7 +199,7 @@ class State:
     processed : mapping of TopicPartition to ProcessedOffset
         The processed offset of each partition, owned or not.
     deleted : frozenset of str
-        The topics that are known to be deleted.
+        The topics that no longer exist, as far as the query has learned.
     refreshing : bool
         Whether the next commit contains all offsets, even those that are committed already.
     doubted : mapping of TopicPartition to Offset
