@@ -44,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
     """Run the benchmark and add a cell for each case to the result."""
     result.notes.append(f"a record of partition 0 takes {args.slow_ms:g} ms, and those of the others no time")
-    cells = {count: Cell(name=f"{count} member{'s' * (count > 1)}", factors={"members": count}) for count in args.members}
+    cells = {
+        count: Cell(name=f"{count} member{'s' * (count > 1)}", factors={"members": count}) for count in args.members
+    }
     result.cells += cells.values()
     with bench(say) as environment:
         for repetition in range(args.repetitions):

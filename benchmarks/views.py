@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.results import Cell, Result
 from benchmarks.samples import paired_ratios, spread
-from benchmarks.tables import WIDTH, Table, figure_with_spread
+from benchmarks.tables import MISSING, WIDTH, Table, figure_with_spread
 
 BUILTIN, OURS, CEILING = "kafka", "kafka-group", "ceiling"
 """The names of the sources in the tables."""
@@ -212,19 +212,25 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
 
 
 def tables(result: Result) -> list[Table]:
-    """Return the tables of a result, without those whose metric it lacks."""
+    """Return the tables of a result, without tables and rows whose metric it lacks."""
     made: list[Table] = []
     for view in VIEWS[result.benchmark]:
         arms = [arm for arm in _arms(result) if any(_known(cell, arm, view) for cell in result.cells)]
         if not arms:
             continue
-        made.append(Table(title=view.title, header=["", *arms], rows=[_row(cell, arms, view) for cell in result.cells]))
+        rows = [_row(cell, arms, view) for cell in result.cells]
+        made.append(Table(title=view.title, header=["", *arms], rows=_filled(rows)))
         pairs = [(a, b) for a, b in view.ratios if a in arms and b in arms]
         if pairs:
             title = f"Ratios of: {view.title}"
             header = ["", *(f"{a} / {b}" for a, b in pairs)]
-            made.append(Table(title=title, header=header, rows=[_ratios(cell, pairs, view) for cell in result.cells]))
+            rows = [_ratios(cell, pairs, view) for cell in result.cells]
+            made.append(Table(title=title, header=header, rows=_filled(rows)))
     return made
+
+
+def _filled(rows: list[list[str]]) -> list[list[str]]:
+    return [row for row in rows if {*row[1:]} != {MISSING}]
 
 
 def _arms(result: Result) -> list[str]:
