@@ -199,6 +199,23 @@ def test_offset_that_was_set_during_a_batch_waits_for_the_batch() -> None:
     assert machine.state.committing is None, "nothing of before is committed any more"
 
 
+@pytest.mark.parametrize("until", ["in flight", "finished", "starting", "started"])
+def test_batch_that_another_program_has_overruled_is_named_until_the_partition_has_started_again(until: str) -> None:
+    """Regression: an evicted member took the commit of the new owner for a reset, and no event named its own batch."""
+    machine = in_flight()
+    machine.state = replace(machine.state, policy=replace(machine.state.policy, on_rewind=RewindPolicy.GROUP))
+    machine.feed(foreign(5))
+    if until != "in flight":
+        machine.finish()
+    if until in ("starting", "started"):
+        machine.told(A, info(5, by=None))
+    if until == "started":
+        machine.feed(CommitAnswered(None))
+        assert machine.phase(A) is Phase.ACTIVE
+    ranges = {} if until == "started" else {A: span(0, 5)}
+    assert machine.feed(Lose((A,)))[0] == events.Lost(partitions=(A,), ranges=ranges)
+
+
 def _reset(policy: RewindPolicy) -> Machine:
     machine = active()
     machine.state = replace(machine.state, policy=replace(machine.state.policy, on_rewind=policy))
