@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +10,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from examples.lake.lake import read
-from integration.cluster import lag, members
-from integration.pipelines import SMALL, wait_for
-from integration.processes import send, session
+from integration.copies import copies
+from integration.pipelines import SMALL
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -38,54 +32,11 @@ def orders(bootstrap: str, topic: str, first: int, count: int) -> None:
 def test_a_copy_joins_late_and_the_first_is_killed(
     kafka: Kafka, topic: TopicFactory, group: str, tmp_path: Path, spark: SparkSession
 ) -> None:
-    name = topic(PARTITIONS)
-    lake = tmp_path / "lake"
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(copy: str) -> subprocess.Popen[bytes]:
-        options = {"--name": copy, "--bootstrap-servers": kafka.bootstrap_servers, "--topic": name, "--group": group}
-        options["--lake"] = str(lake)
-        command = [sys.executable, str(EXAMPLE), *(part for option in options.items() for part in option)]
-        environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": SMALL}
-        with (tmp_path / f"{copy}.log").open("ab") as log:
-            started.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True))
-        return started[-1]
-
-    def wait_until(condition: Callable[[], bool], what: str) -> None:
-        def reached() -> bool:
-            for process in started:
-                assert process.poll() in (None, -signal.SIGKILL), "\n".join(
-                    log.read_text(errors="replace")[-3000:] for log in tmp_path.glob("*.log")
-                )
-            return condition()
-
-        wait_for(reached, what)
-
-    def all_done() -> bool:
-        return lag(kafka.bootstrap_servers, group, name, range(PARTITIONS)) == 0
-
-    def share_of(copy: str) -> int:
-        found = members(kafka.bootstrap_servers, group)
-        return sum(len(owned) for client_id, owned in found.items() if client_id.startswith(copy))
-
-    try:
-        orders(kafka.bootstrap_servers, name, 0, 500)
-        first = start("copy-1")
-        wait_until(all_done, "the first copy has written all")
-        late = start("copy-2")
-        wait_until(lambda: share_of("copy-2") == PARTITIONS // 2, "the late copy has its share")
-        orders(kafka.bootstrap_servers, name, 500, 500)
-        wait_until(all_done, "both have written all")
-        orders(kafka.bootstrap_servers, name, 1000, 500)  # the kill may interrupt the first copy in them
-        send(signal.SIGKILL, session(first.pid))
-        first.wait()
-        wait_until(all_done, "the late copy has written what the first one has left")
-        late.terminate()
-        assert late.wait(60) == 0
-    finally:
-        for process in started:
-            send(signal.SIGKILL, session(process.pid))
-            process.wait()
+    name, lake = topic(PARTITIONS), tmp_path / "lake"
+    servers = kafka.bootstrap_servers
+    options = {"bootstrap-servers": servers, "topic": name, "group": group, "lake": str(lake)}
+    with copies(EXAMPLE, tmp_path, options, partitions=PARTITIONS, submit_args=SMALL) as started:
+        started.run(lambda phase: orders(servers, name, 500 * phase, 500))
     folders = sorted(lake.glob("copy=*"))
     assert [folder.name for folder in folders] == ["copy=copy-1", "copy=copy-2"]
     assert all(spark.read.parquet(str(folder)).count() > 0 for folder in folders)
