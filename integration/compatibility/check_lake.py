@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,8 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
 from integration.cluster import committed, produce, reset
 from integration.compatibility import lake_writer
-from integration.compatibility.lake_writer import FORMAT, records, session, table
+from integration.compatibility.lake_writer import CATALOG, FORMAT, records, session, table
+from integration.compatibility.rest_catalog import rest_catalog
 from integration.pipelines import Pipeline, wait_for
 from integration.processes import send
 from integration.processes import session as processes_of
@@ -44,8 +46,10 @@ Pipelines = Callable[..., Pipeline]
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("lake")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("lake")
+    with rest_catalog(folder) if CATALOG == "rest" else nullcontext():
+        yield folder
 
 
 @pytest.fixture(scope="module")

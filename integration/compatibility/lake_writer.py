@@ -3,8 +3,9 @@
 ``python -m integration.compatibility.lake_writer FOLDER FIRST UNTIL [--wait]`` writes the records with these offsets.
 With ``--wait`` it creates the file ``started`` in the middle of its job, and waits for the file ``go``.
 
-The variable ``LAKE_CATALOG`` selects where the tables have their names: ``jdbc`` is Iceberg's catalog in SQLite, and
-``session`` is the catalog of Spark's session, for Delta.  By default, the tables are folders.
+The variable ``LAKE_CATALOG`` selects where the tables have their names.  ``jdbc`` is Iceberg's catalog in SQLite, and
+``rest`` is the catalog that :mod:`integration.compatibility.rest_catalog` runs for the folder.  ``session`` is the
+catalog of Spark's session, for Delta.  By default, the tables are folders.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
+from integration.compatibility.rest_catalog import SQLITE, address
 from pyspark_kafka_group.stores import LakeTable
 from pyspark_kafka_group.testing.jars import JarSet, resolve
 
@@ -41,11 +43,10 @@ ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",)
 
 CATALOG = os.environ.get("LAKE_CATALOG", "")
 
-_SQLITE = ("org.xerial:sqlite-jdbc:3.50.3.0",)
 _JARS = {
     "delta": JarSet(name="delta-4.4.0", label="Delta Lake 4.4.0", modules=DELTA),
     "iceberg": JarSet(name="iceberg-1.12.0", label="Iceberg 1.12.0", modules=ICEBERG),
-    "sqlite": JarSet(name="sqlite-3.50.3", label="SQLite's driver 3.50.3", modules=_SQLITE),
+    "sqlite": JarSet(name="sqlite-3.50.3", label="SQLite's driver 3.50.3", modules=(SQLITE,)),
 }
 _SETTINGS = {
     "delta": {
@@ -69,6 +70,8 @@ def settings(folder: Path) -> dict[str, str]:
         jars = [*jars, *resolve(_JARS["sqlite"])]
         # A process waits for the others to write.
         found["spark.sql.catalog.lake.uri"] = f"jdbc:sqlite:{folder}/catalog.db?busy_timeout=60000"
+    if CATALOG == "rest":
+        found["spark.sql.catalog.lake.uri"] = address(folder)
     return {**found, "spark.jars": ",".join(map(str, jars))}
 
 

@@ -85,6 +85,7 @@ ROWS = (
             ("delta-example", "4.2.0", "check_lake_example", {}),
             ("iceberg", "4.1.1", "check_lake", {}),
             ("iceberg-jdbc", "4.1.1", "check_lake", {"LAKE_CATALOG": "jdbc"}),
+            ("iceberg-rest", "4.1.1", "check_lake", {"LAKE_CATALOG": "rest"}),
             ("iceberg-example", "4.1.1", "check_lake_example", {}),
         )
     ),
