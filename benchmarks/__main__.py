@@ -27,6 +27,7 @@ from benchmarks import (
     kafka_to_kafka,
     lake,
     latency,
+    levers,
     members,
     memory,
     pages,
@@ -44,6 +45,7 @@ from benchmarks.views import report
 
 BENCHMARKS: dict[str, ModuleType] = {
     "throughput": throughput,
+    "levers": levers,
     "latency": latency,
     "kafka_to_kafka": kafka_to_kafka,
     "idle": idle,

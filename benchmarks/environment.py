@@ -62,7 +62,7 @@ class Bench:
         self.kafka = kafka
         self.say = say
         self._folder = folder
-        self.spark = _session()
+        self.spark = _session({})
 
     @property
     def servers(self) -> str:
@@ -80,10 +80,13 @@ class Bench:
         self.kafka.create_topic(name, partitions, config={"segment.index.bytes": "1048576", **config})
         return name
 
-    def new_session(self) -> None:
-        """Stop the session and start another, with new Python workers in the same JVM."""
+    def new_session(self, settings: Mapping[str, str] | None = None) -> None:
+        """Stop the session and start another, with new Python workers in the same JVM.
+
+        ``settings`` are added to those of the benchmarks.
+        """
         self.spark.stop()
-        self.spark = _session()
+        self.spark = _session(settings or {})
 
 
 @contextlib.contextmanager
@@ -115,12 +118,12 @@ def bench(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _session() -> SparkSession:
+def _session(settings: Mapping[str, str]) -> SparkSession:
     from benchmarks.ceiling import CeilingDataSource
     from benchmarks.without_commits import WithoutCommitsDataSource
 
     jars = ",".join(map(str, [*builtin_source_jars(), *avro_jars()]))
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("benchmarks")
         .config("spark.jars", jars)
@@ -132,8 +135,10 @@ def _session() -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
-        .getOrCreate()
     )
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     session.dataSource.register(CeilingDataSource)
     session.dataSource.register(WithoutCommitsDataSource)

@@ -36,7 +36,7 @@ QUICK: dict[str, Any] = {"rates": [100, 10_000], "seconds": 3, "warm_up": 1, "re
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this benchmark."""
-    parser.add_argument("--rates", type=int, nargs="*", default=[100, 10_000], help="records per second (%(default)s)")
+    parser.add_argument("--rates", type=int, nargs="*", default=[100, 1_000, 10_000], help="records/s (%(default)s)")
     parser.add_argument("--seconds", type=float, default=28, help="measured in each repetition (default: %(default)s)")
     parser.add_argument("--warm-up", type=float, default=4, help="seconds before that (default: %(default)s)")
     parser.add_argument("--repetitions", type=int, default=2, help="(default: %(default)s)")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import plots
+from benchmarks import goals, plots
 from benchmarks.results import Result
 from benchmarks.views import VIEWS, tables
 
@@ -17,6 +17,9 @@ KEPT = _ROOT / "benchmarks" / "results"
 _SECTION = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 MACHINE = "machine"
 """The name of the section that describes the machines of the benchmarks."""
+
+GOALS = "goals"
+"""The name of the section with the goals."""
 
 NOT_MEASURED = "Not measured yet."
 
@@ -39,7 +42,7 @@ def rendered(page: str, results: Mapping[str, Result]) -> str:
 
     def section(found: re.Match[str]) -> str:
         begin, name, end = found.groups()
-        text = machines(results) if name == MACHINE else figures(name, results)
+        text = _TEXTS[name](results) if name in _TEXTS else figures(name, results)
         return f"{begin}\n{text}\n\n{end}"
 
     return _SECTION.sub(section, page)
@@ -86,6 +89,13 @@ def publish(new: Sequence[Path]) -> None:
         print(f"kept {result.save(KEPT).name}; plot: {plots.draw(result, KEPT)}")
     PAGE.write_text(rendered(PAGE.read_text(encoding="utf-8"), kept()), encoding="utf-8")
     print(f"written: {PAGE.name}")
+
+
+def _goals(results: Mapping[str, Result]) -> str:
+    return goals.table(results).markdown()
+
+
+_TEXTS: Mapping[str, Callable[[Mapping[str, Result]], str]] = {MACHINE: machines, GOALS: _goals}
 
 
 def _picture(name: str) -> str:

@@ -147,18 +147,18 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
         topics: dict[tuple[object, ...], Reading] = {}
         for at, variant in enumerate(todo):
             if variant.topic_key not in topics:
-                topics[variant.topic_key] = _filled(place, variant, args)
+                topics[variant.topic_key] = filled(place, variant, args)
             reading = topics[variant.topic_key]
             if at == 0:
                 for arm in args.sources:
                     say(f"warming up {arm}")
-                    run_to_the_end(_writer(place, arm, variant, reading))
+                    run_to_the_end(writer(place, arm, variant, reading))
             cell = Cell(name=variant.name, factors={"records": reading.records} | _factors(variant))
             result.cells.append(cell)
             for repetition in range(args.base_repetitions if at == 0 else args.repetitions):
                 for arm in rotated(args.sources, repetition):
                     with Watch() as watch:
-                        batches = run_to_the_end(_writer(place, arm, variant, reading))
+                        batches = run_to_the_end(writer(place, arm, variant, reading))
                     measured = figures(batches, variant.shape, watch, in_python=arm != BUILTIN)
                     cell.add(arm, measured)
                     say(f"{variant.name}, {arm}: {measured['records_per_s']:,.0f} records/s")
@@ -166,7 +166,8 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
                 place.kafka.delete_topic(topics.pop(variant.topic_key).topics)
 
 
-def _filled(place: Bench, variant: Variant, args: argparse.Namespace) -> Reading:
+def filled(place: Bench, variant: Variant, args: argparse.Namespace) -> Reading:
+    """Fill a topic, and return how to read it in equal batches."""
     records = records_for(variant.shape, args.records, args.megabytes)
     place.say(f"{variant.name}: filling a topic with {records:,} records")
     topic = place.topic(variant.partitions)
@@ -188,7 +189,8 @@ def _filled(place: Bench, variant: Variant, args: argparse.Namespace) -> Reading
     )
 
 
-def _writer(place: Bench, arm: str, variant: Variant, reading: Reading) -> Any:
+def writer(place: Bench, arm: str, variant: Variant, reading: Reading) -> Any:
+    """Return the writer of the query that reads the topic to its end."""
     records = stream(place, arm, reading, **({"columns": variant.columns} if variant.columns and arm == OURS else {}))
     if variant.columns:
         records = records.select(*variant.columns.split(","))  # for Spark's own source

@@ -50,6 +50,15 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="broker_cpu_s", title="CPU seconds of the broker per million records"),
         View(metric="worker_rss_mb", title="Largest Python worker, MB (peak of resident memory)"),
     ),
+    "levers": (
+        View(
+            metric="records_per_s",
+            title="Records/s, whole batches, with settings of Spark",
+            ratios=(("Unix sockets", "defaults"), ("1 MB buffers", "defaults")),
+        ),
+        View(metric="jvm_cpu_s", title="CPU seconds of Spark's JVM per million records"),
+        View(metric="python_cpu_s", title="CPU seconds of Python workers per million records"),
+    ),
     "sink": (
         View(
             metric="records_per_s",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import pages
+from benchmarks import goals, pages
 from benchmarks.results import Cell, Result
 from benchmarks.views import VIEWS, report, tables
 
@@ -116,3 +116,13 @@ def test_the_page_has_a_section_for_every_result_and_for_nothing_else() -> None:
     written = pages.PAGE.read_text(encoding="utf-8")
     assert [name for name in pages.kept() if f"<!-- figures: {name} -->" not in written] == []
     assert pages.NOT_MEASURED not in written
+
+
+def test_the_table_of_goals_says_which_are_reached() -> None:
+    result = _result()
+    result.cells[0].name = "1 partition"
+    result.cells[0].add("ceiling", {"records_per_s": 3_000_000.0})
+    (missed,) = goals.table({"throughput": result}).rows
+    assert missed[1:] == ["at least 2.50", "2.40", "2.00", "3.00", "missed"]
+    result.cells[0].arms["kafka-group"]["records_per_s"] = [2_600_000.0, 2_900_000.0]
+    assert goals.table({"throughput": result}).rows[0][-1] == "reached"
