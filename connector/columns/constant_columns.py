@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -35,23 +36,16 @@ class ConstantColumns:
 
     def topic(self, length: int) -> pa.Array:
         """Return the column ``topic``."""
-        import pyarrow as pa
-
-        return self._column(("topic", 0), length, lambda: pa.scalar(self._topic, pa.string()))
+        return self._column(("topic", 0), length, lambda: _text(self._topic))
 
     def partition(self, length: int) -> pa.Array:
         """Return the column ``partition``."""
-        import pyarrow as pa
-
-        return self._column(("partition", 0), length, lambda: pa.scalar(self._partition, pa.int32()))
+        return self._column(("partition", 0), length, lambda: _number(self._partition))
 
     def timestamp_type(self, kafka_type: int, length: int) -> pa.Array:
         """Return the column ``timestampType`` for records that all have `kafka_type`, a number of librdkafka."""
-        import pyarrow as pa
-
-        return self._column(
-            ("timestampType", kafka_type), length, lambda: pa.scalar(SPARK_TIMESTAMP_TYPES[kafka_type], pa.int32())
-        )
+        key = ("timestampType", kafka_type)
+        return self._column(key, length, lambda: _number(SPARK_TIMESTAMP_TYPES[kafka_type]))
 
     def _column(self, key: tuple[str, int], length: int, value: Callable[[], pa.Scalar]) -> pa.Array:
         """Return the value `length` times, as a slice of the longest column so far."""
@@ -74,3 +68,23 @@ class ConstantColumns:
             count,
             first_offset,
         )
+
+
+# Deliberate: from buffers.  pa.scalar and pa.array import pandas to check the type of the value (pyarrow 26.0.1).  That
+# takes 0.3 s in each new worker, and nothing else needs it.
+
+
+def _text(value: str) -> pa.Scalar:
+    """Return a text as a scalar."""
+    import pyarrow as pa
+
+    encoded = value.encode()
+    ends = pa.py_buffer(struct.pack("=ii", 0, len(encoded)))
+    return pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(encoded)])[0]
+
+
+def _number(value: int) -> pa.Scalar:
+    """Return a number as a scalar of 32 bits."""
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(struct.pack("=i", value))])[0]
