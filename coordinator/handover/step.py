@@ -99,17 +99,19 @@ def _follow_up(state: State, out: list[Output]) -> tuple[State, tuple[Output, ..
     due: dict[TopicPartition, CommitEntry] = {}
     behind = False
     active, refreshing = Phase.ACTIVE, state.refreshing
+    may_commit = state.committing is None and not state.retry_pending
     # Deliberate: unpacked, for up to 10,000 partitions after each input.
     for tp, p in state.owned.items():
         phase, epoch, position, leader_epoch, finished, committed, note, fetching, _ = p
         if finished is not None and (committed is None or finished > committed or (refreshing and phase is active)):
-            assert note is not None
-            if finished != position:  # the rest is in flight
-                processed = state.processed.get(tp)
-                leader_epoch = (
-                    processed.leader_epoch if processed is not None and processed.offset == finished else None
-                )
-            due[tp] = CommitEntry(epoch, finished, leader_epoch, note)
+            if may_commit:
+                assert note is not None
+                if finished != position:  # the rest is in flight
+                    processed = state.processed.get(tp)
+                    leader_epoch = (
+                        processed.leader_epoch if processed is not None and processed.offset == finished else None
+                    )
+                due[tp] = CommitEntry(epoch, finished, leader_epoch, note)
             behind = behind or (phase is not Phase.STARTING and finished != committed)
         if phase is active:
             continue
@@ -125,7 +127,7 @@ def _follow_up(state: State, out: list[Output]) -> tuple[State, tuple[Output, ..
         out.append(FetchPartitionInfo(asked))
     if not behind and state.behind_since is not None:
         state = replace(state, behind_since=None)
-    if due and state.committing is None and not state.retry_pending:
+    if due:
         commit = Commit(due, state.finished_batches)
         state = replace(state, committing=commit, refreshing=False)
         out.append(commit)
