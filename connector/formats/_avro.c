@@ -44,6 +44,7 @@ enum {
     TO_END,
     NULL_VALUE, BOOLEAN, INT, LONG, LONG_TIMES, INT_AS_FLOAT, INT_AS_DOUBLE, FLOAT, FLOAT_AS_DOUBLE, DOUBLE,
     BYTES, STRING, FIXED, DECIMAL, ENUM, RECORD, ARRAY, MAP, MEMBER,
+    PROTO_RECORD, PROTO_MESSAGE, PROTO_NUMBER, PROTO_TEXT, PROTO_ENUM, PROTO_TIME,
     OPERATIONS /* their number */
 };
 
@@ -152,18 +153,24 @@ static int decimal(const uint8_t *from, int64_t size, const uint8_t *limit, uint
     return 0;
 }
 
+/* Return where the bytes of a key begin. */
+static int64_t key_at(const column_t *keys, int64_t row) {
+    return keys->kind == BINARY ? keys->offsets[row] : row * keys->width;
+}
+
+static int same_keys(const column_t *keys, int64_t one, int64_t other) {
+    int64_t at = key_at(keys, one), size = key_at(keys, one + 1) - at, from = key_at(keys, other);
+    return key_at(keys, other + 1) - from == size &&
+           (size == 0 || memcmp(keys->data + at, keys->data + from, (size_t)size) == 0);
+}
+
 /* Return whether two of the rows from `first` on are equal. */
 static int has_twins(output_t *out, const column_t *keys, int64_t first) {
     int64_t count = keys->length - first;
-    const int32_t *offsets = keys->offsets + first;
-#define SAME(a, b) \
-    (offsets[(a) + 1] - offsets[a] == offsets[(b) + 1] - offsets[b] && \
-     (offsets[(a) + 1] == offsets[a] || \
-      memcmp(keys->data + offsets[a], keys->data + offsets[b], (size_t)(offsets[(a) + 1] - offsets[a])) == 0))
     if (count <= PAIRWISE) {
         for (int64_t i = 1; i < count; i++)
             for (int64_t j = 0; j < i; j++)
-                if (SAME(i, j)) return 1;
+                if (same_keys(keys, first + i, first + j)) return 1;
         return 0;
     }
     int64_t slots = 64;
@@ -172,19 +179,21 @@ static int has_twins(output_t *out, const column_t *keys, int64_t first) {
     memset(out->table, 0, (size_t)slots * 4);
     for (int64_t i = 0; i < count; i++) {
         uint64_t hash = 0xCBF29CE484222325u;
-        for (int32_t at = offsets[i]; at < offsets[i + 1]; at++) hash = (hash ^ keys->data[at]) * 0x100000001B3u;
+        for (int64_t at = key_at(keys, first + i); at < key_at(keys, first + i + 1); at++)
+            hash = (hash ^ keys->data[at]) * 0x100000001B3u;
         uint64_t slot = (hash ^ hash >> 32) & (uint64_t)(slots - 1);
         /* An attacker may write colliding keys: decline a record with too many collisions. */
         for (int probes = 0; out->table[slot] != 0; slot = (slot + 1) & (uint64_t)(slots - 1)) {
-            if (SAME(i, (int64_t)out->table[slot] - 1) || ++probes > MOST_PROBES) return 1;
+            if (same_keys(keys, first + i, first + out->table[slot] - 1) || ++probes > MOST_PROBES) return 1;
         }
         out->table[slot] = (uint32_t)(i + 1);
     }
     return 0;
-#undef SAME
 }
 
 static int step(run_t *run, int32_t at);
+
+#include "_protobuf.h"
 
 /* Read the blocks of an array or a map; append the number of elements to `column`. */
 static int blocks(run_t *run, column_t *column, int32_t element, column_t *keys) {
@@ -306,6 +315,12 @@ static int step_in(run_t *run, const int32_t *op) {
         for (int32_t i = 0; i < column->children; i++)
             if (!(i == op[2] ? step(run, op[3]) : put_null(out, out->columns + column->first_child + i))) return 0;
         return end_row(out, column, 1);
+    case PROTO_RECORD: return proto_record(run, op, column);
+    case PROTO_MESSAGE: return proto_message(run, op, column);
+    case PROTO_NUMBER: return proto_number(run, op[2], column);
+    case PROTO_TEXT: return proto_text(run, op, column);
+    case PROTO_ENUM: return proto_enum(run, op, column);
+    case PROTO_TIME: return proto_time(run, op, column);
     default: return 0;
     }
 }

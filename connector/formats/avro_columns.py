@@ -21,6 +21,7 @@ OPERATIONS = (
     "FAIL", "SKIP_FIXED", "SKIP_VARINT", "SKIP_BYTES", "SKIP_ARRAY", "SKIP_MAP", "SEQUENCE", "BRANCH", "DEFAULT",
     "TO_END", "NULL_VALUE", "BOOLEAN", "INT", "LONG", "LONG_TIMES", "INT_AS_FLOAT", "INT_AS_DOUBLE", "FLOAT",
     "FLOAT_AS_DOUBLE", "DOUBLE", "BYTES", "STRING", "FIXED", "DECIMAL", "ENUM", "RECORD", "ARRAY", "MAP", "MEMBER",
+    "PROTO_RECORD", "PROTO_MESSAGE", "PROTO_NUMBER", "PROTO_TEXT", "PROTO_ENUM", "PROTO_TIME",
 )  # fmt: skip
 """The operations of a program, in the order of their numbers in `_avro.c`."""
 
@@ -161,6 +162,10 @@ class ColumnLayout:
         found = [self._all[number] for number in self._inner[column.number]]
         return self.inside(found[0]) if column.sort == "map" else found
 
+    def entry(self, column: LayoutColumn) -> int:
+        """Return the number of the struct with the keys and the values of a map."""
+        return self._inner[column.number][0]
+
     def layout(self) -> list[int]:
         """Return the argument of ``ka_new``."""
         return [
@@ -204,7 +209,7 @@ def _shape(one: pa.DataType) -> tuple[str, int, int, list[pa.DataType]]:
     }
     if one in plain:
         return *plain[one], []
-    if pa.types.is_timestamp(one) and one.unit == "us":
+    if (pa.types.is_timestamp(one) or pa.types.is_duration(one)) and one.unit == "us":
         return "int64", _NUMBERS, 8, []
     if pa.types.is_decimal128(one):
         return "decimal", _NUMBERS, 16, []

@@ -21,7 +21,7 @@ from pyspark_kafka_group.formats.avro_types import PREFIX, Schema
 (
     FAIL, SKIP_FIXED, SKIP_VARINT, SKIP_BYTES, SKIP_ARRAY, SKIP_MAP, SEQUENCE, BRANCH, DEFAULT,
     TO_END, NULL_VALUE, BOOLEAN, INT, LONG, LONG_TIMES, INT_AS_FLOAT, INT_AS_DOUBLE, FLOAT, FLOAT_AS_DOUBLE, DOUBLE,
-    BYTES, STRING, FIXED, DECIMAL, ENUM, RECORD, ARRAY, MAP, MEMBER,
+    BYTES, STRING, FIXED, DECIMAL, ENUM, RECORD, ARRAY, MAP, MEMBER, *_,
 ) = range(len(OPERATIONS))  # fmt: skip
 """The operations with their numbers in `_avro.c`."""
 

@@ -143,12 +143,12 @@ def _decoder(plan: ColumnPlan, arrow_type: pa.DataType, registry: Mapping[str, s
         return JsonDecoder(plan.type, arrow_type)
     assert definition is not None
     if kind is Format.AVRO:
-        from pyspark_kafka_group.formats.avro_native_decoder import avro_decoder
+        from pyspark_kafka_group.formats.native_decoder import avro_decoder
 
         return avro_decoder(arrow_type, definition, definition_of if registry else None)
-    from pyspark_kafka_group.formats.protobuf import ProtobufDecoder
+    from pyspark_kafka_group.formats.native_decoder import protobuf_decoder
 
-    return ProtobufDecoder(arrow_type, definition, plan.format.message, definition_of)
+    return protobuf_decoder(arrow_type, definition, plan.format.message, definition_of)
 
 
 def _error(batch: pa.RecordBatch, reasons: Reasons) -> MalformedRecordError:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
     from google.protobuf.descriptor_pool import DescriptorPool
 
+    from pyspark_kafka_group.formats.avro_columns import ColumnLayout, Program
+
 _DEEP = 100  # more than messages are nested in practice
 _REMEDY = "Read it as binary, and use from_protobuf."
 
@@ -155,16 +157,33 @@ class ProtobufDecoder(ObjectDecoder):
 
         super().__init__(arrow_type)
         descriptor = message_of(file_of(reader), message)
+        self._descriptor = descriptor
         self._name = descriptor.full_name
         self._parse = GetMessageClass(descriptor).FromString
         self._get = _message(descriptor, self.budget)
         self._lookup = SchemaLookup(reader, definition_of)
         self._files: dict[int, FileDescriptor | str] = {}
 
+    def look_up(self, values: pa.BinaryArray) -> list[int]:
+        """Look up the schemas of the next values, and return their ids."""
+        return self._lookup.begin(values)
+
     def decode(self, values: pa.BinaryArray) -> Decoded:
         """Decode values; a null stays null."""
-        self._lookup.begin(values)
+        self.look_up(values)
         return super().decode(values)
+
+    def program(self, number: int | None, columns: ColumnLayout) -> Program | None:
+        """Return the program for records of a schema; None if Python must decode them.  See `AvroDecoder.program`."""
+        from pyspark_kafka_group.formats.protobuf_program import program_of
+
+        assert number is not None
+        indexes = _indexes_of(self._name, list(self._file(number).message_types_by_name.values()))
+        return None if indexes is None else program_of(self._descriptor, indexes, columns)
+
+    def is_refused(self, number: int) -> bool:
+        """Return whether records with an id can never be decoded."""
+        return isinstance(self._files.get(number), str)
 
     def one(self, value: bytes) -> Any:
         """Return a record as dictionaries, lists and numbers."""
@@ -188,6 +207,17 @@ class ProtobufDecoder(ObjectDecoder):
         if isinstance(found, str):
             raise MalformedValueError(f"schema {number}{found}")
         return found
+
+
+def _indexes_of(name: str, messages: list[Descriptor]) -> tuple[int, ...] | None:
+    """Return the indexes of a message in its file; None if the file does not have it.  See `message_at`."""
+    for n, message in enumerate(messages):
+        if message.full_name == name:
+            return (n,)
+        inner = _indexes_of(name, list(message.nested_types)) if name.startswith(f"{message.full_name}.") else None
+        if inner is not None:
+            return n, *inner
+    return None
 
 
 def _message_indexes(value: bytes) -> tuple[tuple[int, ...], int]:

@@ -22,13 +22,13 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.limits import TooLargeError
 from pyspark_kafka_group.columns.native_library import READER_OVERRIDE
-from pyspark_kafka_group.formats import avro_native_decoder as avro_native
+from pyspark_kafka_group.formats import native_decoder as avro_native
 from pyspark_kafka_group.formats.avro_columns import Programs
 from pyspark_kafka_group.formats.avro_decoder import AvroDecoder, check_avro
-from pyspark_kafka_group.formats.avro_native_decoder import NativeAvroDecoder, avro_decoder
 from pyspark_kafka_group.formats.avro_types import spark_type
 from pyspark_kafka_group.formats.ddl import all_nullable
 from pyspark_kafka_group.formats.decoder import Decoded
+from pyspark_kafka_group.formats.native_decoder import NativeDecoder, avro_decoder
 from pyspark_kafka_group.formats.registry import Definition, UnknownSchemaError
 from pyspark_kafka_group.formats.schema_lookup import MOST_UNKNOWN
 from pyspark_kafka_group.options.parsers import MalformedError
@@ -49,7 +49,7 @@ def definition(schema: Any, number: int | None) -> Definition:
     return Definition(id=number, kind="AVRO", text=json.dumps(schema))
 
 
-def decoders(reader: Any, writers: dict[int, Any]) -> tuple[NativeAvroDecoder, AvroDecoder]:
+def decoders(reader: Any, writers: dict[int, Any]) -> tuple[NativeDecoder, AvroDecoder]:
     def find(number: int) -> Definition:
         if number not in writers:
             raise UnknownSchemaError
@@ -59,7 +59,7 @@ def decoders(reader: Any, writers: dict[int, Any]) -> tuple[NativeAvroDecoder, A
     check_avro(whole)
     arrow = to_arrow_type(all_nullable(spark_type(reader)), timezone="UTC")
     native = avro_decoder(arrow, whole, find)
-    assert isinstance(native, NativeAvroDecoder)
+    assert isinstance(native, NativeDecoder)
     return native, AvroDecoder(arrow, whole, find)
 
 

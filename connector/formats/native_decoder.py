@@ -1,4 +1,4 @@
-"""The format ``avro``, decoded in C.  Only records that the C code declines become Python objects."""
+"""The formats ``avro`` and ``protobuf``, decoded in C.  Only records that the C code declines become Python objects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.columns.native_library import reader_override
 from pyspark_kafka_group.formats.avro_columns import AVRO, ColumnLayout, Programs, decode
-from pyspark_kafka_group.formats.avro_decoder import AvroDecoder
 from pyspark_kafka_group.formats.decoder import Decoded, Decoder, MalformedValueError, decode_each
 from pyspark_kafka_group.formats.registry import Definition
 from pyspark_kafka_group.formats.schema_lookup import DefinitionOf
@@ -18,30 +17,64 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from pyspark_kafka_group.formats.avro_decoder import AvroDecoder
+    from pyspark_kafka_group.formats.protobuf import ProtobufDecoder
+
+    CompilingDecoder = AvroDecoder | ProtobufDecoder
+
 log = logging.getLogger("pyspark_kafka_group.formats")
 
 SENSELESS = "it is not what its schema says (an index below zero, or a number of more than 64 bits)"
 """The reason for such records: fastavro would silently read another index or number."""
 
 
-def avro_decoder(arrow_type: pa.DataType, reader: Definition, definition_of: DefinitionOf | None) -> Decoder:
-    """Return the decoder for Avro, in C if possible.  See `AvroDecoder` for the parameters."""
-    decoder = AvroDecoder(arrow_type, reader, definition_of)
+def in_c(decoder: CompilingDecoder, arrow_type: pa.DataType, format_: str, *, framed: bool) -> Decoder:
+    """Return a decoder that decodes in C if possible, and otherwise this decoder.
+
+    Parameters
+    ----------
+    decoder : AvroDecoder or ProtobufDecoder
+        The decoder in Python.
+    arrow_type : pyarrow.DataType
+        The type of the column.
+    format_ : str
+        The name of the format, for the log.
+    framed : bool
+        Whether records begin with the id of their schema.
+    """
     problem = "it is switched off" if reader_override() == "off" else AVRO.problem
     library = AVRO.library
     if problem or library is None:
-        _say_once(problem)
+        _say_once(format_, problem)
         return decoder
-    return NativeAvroDecoder(arrow_type, decoder, library, framed=definition_of is not None)
+    return NativeDecoder(arrow_type, decoder, library, framed=framed)
+
+
+def avro_decoder(arrow_type: pa.DataType, reader: Definition, definition_of: DefinitionOf | None) -> Decoder:
+    """Return the decoder for Avro, in C if possible.  See `AvroDecoder` for the parameters."""
+    from pyspark_kafka_group.formats.avro_decoder import AvroDecoder
+
+    decoder = AvroDecoder(arrow_type, reader, definition_of)
+    return in_c(decoder, arrow_type, "Avro", framed=definition_of is not None)
+
+
+def protobuf_decoder(
+    arrow_type: pa.DataType, reader: Definition, message: str | None, definition_of: DefinitionOf
+) -> Decoder:
+    """Return the decoder for Protobuf, in C if possible.  See `ProtobufDecoder` for the parameters."""
+    from pyspark_kafka_group.formats.protobuf import ProtobufDecoder
+
+    decoder = ProtobufDecoder(arrow_type, reader, message, definition_of)
+    return in_c(decoder, arrow_type, "Protobuf", framed=True)
 
 
 @cache
-def _say_once(reason: str) -> None:
-    log.warning("Decoding Avro through Python objects, which is slower: %s.", reason)
+def _say_once(format_: str, reason: str) -> None:
+    log.warning("Decoding %s through Python objects, which is slower: %s.", format_, reason)
 
 
-class NativeAvroDecoder(Decoder):
-    """Decodes records of Avro in C, and those that the C code declines with the other decoder.
+class NativeDecoder(Decoder):
+    """Decodes records in C, and those that the C code declines with the other decoder.
 
     So the other decoder decides which records are malformed, and why.  The only exception is `SENSELESS`.
 
@@ -49,7 +82,7 @@ class NativeAvroDecoder(Decoder):
     ----------
     arrow_type : pyarrow.DataType
         The type of the column.
-    decoder : AvroDecoder
+    decoder : AvroDecoder or ProtobufDecoder
         The decoder in Python.
     library
         The library of `AVRO`.
@@ -57,7 +90,9 @@ class NativeAvroDecoder(Decoder):
         Whether records begin with the id of their schema.
     """
 
-    def __init__(self, arrow_type: pa.DataType, decoder: AvroDecoder, library: ctypes.CDLL, *, framed: bool) -> None:
+    def __init__(
+        self, arrow_type: pa.DataType, decoder: CompilingDecoder, library: ctypes.CDLL, *, framed: bool
+    ) -> None:
         super().__init__(arrow_type)
         self._decoder = decoder
         self._library = library
@@ -65,7 +100,7 @@ class NativeAvroDecoder(Decoder):
         self._programs = Programs(framed=framed)
         self._passing: list[int] = []
         if not framed:
-            self._programs.add(0, decoder.program(None, self._columns))
+            self._programs.add(0, decoder.program(None, self._columns))  # only Avro
 
     def decode(self, values: pa.BinaryArray) -> Decoded:
         """Decode values; a null stays null."""
