@@ -11,11 +11,12 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql.pandas.types import to_arrow_type
 
+from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.formats.native_decoder import NativeDecoder, protobuf_decoder
 from pyspark_kafka_group.formats.protobuf import ProtobufDecoder, file_of, message_of, spark_type
 from pyspark_kafka_group.formats.registry import Definition, UnknownSchemaError
 from tests.connector.reading.clients import need_native_library
-from tests.formats_samples import descriptor, framed
+from tests.formats_samples import descriptor, framed, proto_file
 
 Kinds: Any = FieldDescriptorProto
 SCALARS = [number for number in range(1, 19) if number not in (Kinds.TYPE_GROUP, Kinds.TYPE_MESSAGE, Kinds.TYPE_ENUM)]
@@ -229,3 +230,15 @@ def test_both_decoders_give_the_same_of_any_schemas_and_messages(seed: int, monk
         accepted += len(wrong) - len(set(asked) & set(wrong))
     assert declined < good / 20
     assert accepted > ROUNDS
+
+
+def test_a_column_that_would_be_too_large_is_not_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty message takes two bytes, but has a value for each of its fields."""
+    monkeypatch.setattr(limits, "MAX_DECODED_BYTES", 120_000)
+    whole = Definition(id=1, kind="PROTOBUF", text=descriptor(proto_file()))
+    arrow = to_arrow_type(spark_type(message_of(file_of(whole), "shop.Order")), timezone="UTC")
+    native = protobuf_decoder(arrow, whole, "shop.Order", lambda _: whole)
+
+    assert native.decode(pa.array([framed(1, b"\2\2" + b"\x12\0" * 1000)], pa.binary())).malformed == {}
+    with pytest.raises(limits.TooLargeError):
+        native.decode(pa.array([framed(1, b"\2\2" + b"\x12\0" * 100_000)], pa.binary()))
