@@ -1,4 +1,4 @@
-/* The operations for Protobuf, as a part of `_avro.c`.
+/* The operations for Protobuf, as a part of `_formats.c`.
  *
  * The same rules apply.  A message that is in any way unusual is declined, and Google's library parses it: a field of
  * another wire type, a group, a message that is given in two parts, two members of a oneof, a key twice in a map.
@@ -22,9 +22,13 @@ typedef struct {
     int32_t oneof;  /* or -1 */
 } field_t;
 
-static int plain_varint(run_t *run, uint64_t *found) {
+/* Tags and lengths have at most this many bytes, other numbers ten.  The library also refuses longer ones, although
+ * zeros may fill them up. */
+enum { TAG_BYTES = 5, NUMBER_BYTES = 10 };
+
+static int plain_varint(run_t *run, int most, uint64_t *found) {
     uint64_t number = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
+    for (int shift = 0; shift < 7 * most; shift += 7) {
         if (run->at >= run->end) return 0;
         uint8_t byte = *run->at++;
         if (shift == 63 && byte > 1) return 0;
@@ -37,7 +41,7 @@ static int plain_varint(run_t *run, uint64_t *found) {
 /* Take bytes with their length before them. */
 static int delimited(run_t *run, const uint8_t **found, int64_t *size) {
     uint64_t length;
-    if (!plain_varint(run, &length) || length > (uint64_t)(run->end - run->at)) return 0;
+    if (!plain_varint(run, TAG_BYTES, &length) || length > (uint64_t)(run->end - run->at)) return 0;
     return *size = (int64_t)length, take(run, *size, found);
 }
 
@@ -54,7 +58,7 @@ static int skip_field(run_t *run, int wire) {
     int64_t size;
     const uint8_t *from;
     switch (wire) {
-    case WIRE_VARINT: return plain_varint(run, &number);
+    case WIRE_VARINT: return plain_varint(run, NUMBER_BYTES, &number);
     case WIRE_64: return take(run, 8, &from);
     case WIRE_BYTES: return delimited(run, &from, &size);
     case WIRE_32: return take(run, 4, &from);
@@ -70,7 +74,7 @@ static int proto_number(run_t *run, int32_t written, column_t *column) {
         if (!take(run, size, &from)) return 0;
         number[0] = little_endian(from, size);
     } else {
-        if (!plain_varint(run, number)) return 0;
+        if (!plain_varint(run, NUMBER_BYTES, number)) return 0;
         if (written == UINT32 || written == SINT32) number[0] = (uint32_t)number[0];
         if (written == SINT32 || written == SINT64) number[0] = (number[0] >> 1) ^ (0 - (number[0] & 1));
     }
@@ -83,7 +87,7 @@ static int proto_number(run_t *run, int32_t written, column_t *column) {
 /* op[2]: whether unknown numbers are values; op[3]: the number of names; then number, position and size of each, sorted by number. */
 static int proto_enum(run_t *run, const int32_t *op, column_t *column) {
     uint64_t number;
-    if (!plain_varint(run, &number)) return 0;
+    if (!plain_varint(run, NUMBER_BYTES, &number)) return 0;
     int32_t wanted = (int32_t)(uint32_t)number, low = 0, high = op[3];
     while (low < high) {
         int32_t half = (low + high) / 2;
@@ -103,7 +107,8 @@ static int proto_time(run_t *run, const int32_t *op, column_t *column) {
     int64_t seconds = 0, nanos = 0;
     if (!inner_run(run, &inner)) return 0;
     while (inner.at < inner.end) {
-        if (!plain_varint(&inner, &tag) || (tag != SECONDS && tag != NANOS) || !plain_varint(&inner, &number)) return 0;
+        if (!plain_varint(&inner, TAG_BYTES, &tag) || (tag != SECONDS && tag != NANOS)) return 0;
+        if (!plain_varint(&inner, NUMBER_BYTES, &number)) return 0;
         if (tag == SECONDS) seconds = (int64_t)number;
         else nanos = (int32_t)(uint32_t)number;
     }
@@ -155,7 +160,7 @@ static int message(run_t *run, const int32_t *op, column_t *column) {
     int32_t next = 0;
     while (run->at < run->end) {
         uint64_t tag;
-        if (!plain_varint(run, &tag) || tag > UINT32_MAX || tag < 8) return 0;
+        if (!plain_varint(run, TAG_BYTES, &tag) || tag > UINT32_MAX || tag < 8) return 0;
         const field_t *field = field_of(fields, op[3], (int32_t)(tag >> 3), &next);
         if (!(field ? read_field(run, op, column, field, tag & 7) : !op[2] && skip_field(run, tag & 7))) return 0;
     }

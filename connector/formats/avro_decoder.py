@@ -26,7 +26,7 @@ from pyspark_kafka_group.options.parsers import MalformedError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_kafka_group.formats.avro_columns import ColumnLayout, Program
+    from pyspark_kafka_group.formats.native_columns import ColumnLayout, Program
 
 Read = Callable[[BytesIO], Any]
 Shape = Callable[[Any], Any]

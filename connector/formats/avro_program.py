@@ -1,4 +1,4 @@
-"""Compiles a writer's and a reader's schema to a program for `_avro.c`.
+"""Compiles a writer's and a reader's schema to a program for `_formats.c`.
 
 The rules are fastavro's rules of resolution, because both decoders must return the same values.  `FAIL` marks unusual
 parts of a schema: fastavro decodes such records.  The schemas are parsed by fastavro.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from pyspark_kafka_group.formats.avro_columns import OPERATIONS, ColumnLayout, LayoutColumn, Program
+from pyspark_kafka_group.formats.native_columns import OPERATIONS, ColumnLayout, LayoutColumn, Program
 from pyspark_kafka_group.formats.avro_defaults import encoded_default, kind_name, meaning
 from pyspark_kafka_group.formats.avro_resolution import Names, Nothing
 from pyspark_kafka_group.formats.avro_types import PREFIX, Schema
@@ -23,7 +23,7 @@ from pyspark_kafka_group.formats.avro_types import PREFIX, Schema
     TO_END, NULL_VALUE, BOOLEAN, INT, LONG, LONG_TIMES, INT_AS_FLOAT, INT_AS_DOUBLE, FLOAT, FLOAT_AS_DOUBLE, DOUBLE,
     BYTES, STRING, FIXED, DECIMAL, ENUM, RECORD, ARRAY, MAP, MEMBER, *_,
 ) = range(len(OPERATIONS))  # fmt: skip
-"""The operations with their numbers in `_avro.c`."""
+"""The operations with their numbers in `_formats.c`."""
 
 _RECORDS = ("record", "error")
 _NAMED = (*_RECORDS, "enum", "fixed")
@@ -65,7 +65,7 @@ _LEAVES = {
 """The operation for each written type and sort of column."""
 
 _DEEPEST = 60
-"""Below the limit of `_avro.c`, which is 64."""
+"""Below the limit of `_formats.c`, which is 64."""
 
 _LONGEST_CODE = 1_000_000
 

@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.columns.native_library import reader_override
-from pyspark_kafka_group.formats.avro_columns import AVRO, ColumnLayout, Programs, decode
+from pyspark_kafka_group.formats.native_columns import FORMATS, ColumnLayout, Programs, decode
 from pyspark_kafka_group.formats.decoder import Decoded, Decoder, MalformedValueError, decode_each
 from pyspark_kafka_group.formats.registry import Definition
 from pyspark_kafka_group.formats.schema_lookup import DefinitionOf
@@ -42,8 +42,8 @@ def in_c(decoder: CompilingDecoder, arrow_type: pa.DataType, format_: str, *, fr
     framed : bool
         Whether records begin with the id of their schema.
     """
-    problem = "it is switched off" if reader_override() == "off" else AVRO.problem
-    library = AVRO.library
+    problem = "it is switched off" if reader_override() == "off" else FORMATS.problem
+    library = FORMATS.library
     if problem or library is None:
         _say_once(format_, problem)
         return decoder
@@ -85,7 +85,7 @@ class NativeDecoder(Decoder):
     decoder : AvroDecoder or ProtobufDecoder
         The decoder in Python.
     library
-        The library of `AVRO`.
+        The library of `FORMATS`.
     framed : bool
         Whether records begin with the id of their schema.
     """

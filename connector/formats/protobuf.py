@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
     from google.protobuf.descriptor_pool import DescriptorPool
 
-    from pyspark_kafka_group.formats.avro_columns import ColumnLayout, Program
+    from pyspark_kafka_group.formats.native_columns import ColumnLayout, Program
 
 _DEEP = 100  # more than messages are nested in practice
 _REMEDY = "Read it as binary, and use from_protobuf."

@@ -1,4 +1,4 @@
-"""Compiles the descriptor of a message to a program for `_avro.c`.
+"""Compiles the descriptor of a message to a program for `_formats.c`.
 
 The whole type stays in Python if it has a group, extensions, a map with boolean keys, or more than 25 levels.
 The order of entries in a map may differ from the one of the library, which is arbitrary.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.formats.avro_columns import OPERATIONS, ColumnLayout, LayoutColumn, Program
+from pyspark_kafka_group.formats.native_columns import OPERATIONS, ColumnLayout, LayoutColumn, Program
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor

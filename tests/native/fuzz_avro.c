@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-#include "../../connector/formats/_avro.c"
+#include "../../connector/formats/_formats.c"
 
 enum { MOST_COLUMNS = 400, MOST_CODE = 20000, MOST_RECORD = 1 << 16, RECORDS = 12 };
 

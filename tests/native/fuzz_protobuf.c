@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-#include "../../connector/formats/_avro.c"
+#include "../../connector/formats/_formats.c"
 
 enum { COLUMNS = 13, MOST_RECORD = 4096 };
 

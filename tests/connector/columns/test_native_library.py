@@ -11,12 +11,12 @@ import pytest
 from pyspark_kafka_group.columns.chunk_reader import CHUNKS
 from pyspark_kafka_group.columns.native_library import NativePart, _library
 from pyspark_kafka_group.columns.record_batches import BATCHES
-from pyspark_kafka_group.formats.avro_columns import AVRO
+from pyspark_kafka_group.formats.native_columns import FORMATS
 from pyspark_kafka_group.writing.native_rows import PRODUCE
 from tests.connector.reading.clients import need_native_library
 
 OTHER = "it is of another version"
-parts = pytest.mark.parametrize("part", [CHUNKS, BATCHES, AVRO, PRODUCE], ids=["chunks", "batches", "avro", "produce"])
+parts = pytest.mark.parametrize("part", [CHUNKS, BATCHES, FORMATS, PRODUCE], ids=["chunks", "batches", "formats", "produce"])
 
 
 @pytest.fixture

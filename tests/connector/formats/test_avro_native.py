@@ -23,7 +23,7 @@ from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.limits import TooLargeError
 from pyspark_kafka_group.columns.native_library import READER_OVERRIDE
 from pyspark_kafka_group.formats import native_decoder as avro_native
-from pyspark_kafka_group.formats.avro_columns import Programs
+from pyspark_kafka_group.formats.native_columns import Programs
 from pyspark_kafka_group.formats.avro_decoder import AvroDecoder, check_avro
 from pyspark_kafka_group.formats.avro_types import spark_type
 from pyspark_kafka_group.formats.ddl import all_nullable

@@ -141,7 +141,7 @@ class Schemas:
         if chance < 0.2:
             return value + bytes(value)  # every field twice: merged
         if chance < 0.3:
-            return value + random.choice([b"\xf8\x07\x05", b"\xfa\x07\x01x", b"\xfd\x07abcd", b"\xfb\x07\xfc\x07"])
+            return value + random.choice([b"\xfd\x07abcd", b"\xfb\x07\xfc\x07", *self.filled_up()])
         for _ in range(random.randint(1, 3)):
             if found:
                 at = random.randrange(len(found))
@@ -150,6 +150,16 @@ class Schemas:
                 else:
                     found[at] = random.choice([random.randrange(256), found[at] ^ 1, found[at] ^ 8, 0x80, 0])
         return bytes(found)
+
+
+    def filled_up(self) -> list[bytes]:
+        """Return unknown fields whose tag, number or length may be longer than necessary."""
+
+        def longer(number: int) -> bytes:
+            size = max(self.random.randint(1, 11), 1 + (number > 0x7F))
+            return bytes([*(number >> 7 * n & 0x7F | 0x80 for n in range(size - 1)), number >> 7 * (size - 1)])
+
+        return [longer(127 << 3) + b"\x05", b"\xf8\x07" + longer(5), b"\xfa\x07" + longer(1) + b"x"]
 
 
 def shown(column: pa.Array) -> Any:

@@ -1,7 +1,7 @@
-/* Decodes records of Avro into the buffers of Arrow columns, without a Python object per field or record.
+/* Decodes records of Avro and Protobuf into the buffers of Arrow columns, without a Python object per field or record.
  *
- * Python compiles the writer's and the reader's schema to a program (formats/avro_program.py).  `step` runs it over the
- * bytes of a record and appends to columns.  A record that does not fit its program is declined: its row is null, all
+ * Python compiles the schemas to a program (avro_program.py, protobuf_program.py).  `step` runs it over the bytes of a
+ * record and appends to columns.  A record that does not fit its program is declined: its row is null, all
  * columns are restored, and Python's decoder decodes the record.  So this code may decline any unusual record.  If
  * Python's decoder would accept a malformed record, this code reports it as malformed: SENSELESS.
  *
@@ -13,7 +13,7 @@
  * One thread at a time uses a set of columns.  Python reads their buffers, and frees them when Arrow releases them.
  */
 
-#include "_avro_columns.h"
+#include "_columns.h"
 #include "../columns/_native.h"
 
 typedef struct {

@@ -1,10 +1,10 @@
-/* Columns of Arrow that grow while records of Avro are read.  For `_avro.c` and its fuzzer.
+/* Columns of Arrow that grow while records are decoded.  For `_formats.c` and its fuzzers.
  *
  * Each function that may fail returns whether it succeeded; if not, `status` contains the reason.
  */
 
-#ifndef KAFKA_GROUP_AVRO_COLUMNS_H
-#define KAFKA_GROUP_AVRO_COLUMNS_H
+#ifndef KAFKA_GROUP_COLUMNS_H
+#define KAFKA_GROUP_COLUMNS_H
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""The Python side of the C library `_avro.c`: the columns that it fills, and the Arrow arrays over its memory."""
+"""The Python side of the C library `_formats.c`: the columns that it fills, and the Arrow arrays over its memory."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ OPERATIONS = (
     "FLOAT_AS_DOUBLE", "DOUBLE", "BYTES", "STRING", "FIXED", "DECIMAL", "ENUM", "RECORD", "ARRAY", "MAP", "MEMBER",
     "PROTO_RECORD", "PROTO_MESSAGE", "PROTO_NUMBER", "PROTO_TEXT", "PROTO_ENUM", "PROTO_TIME",
 )  # fmt: skip
-"""The operations of a program, in the order of their numbers in `_avro.c`."""
+"""The operations of a program, in the order of their numbers in `_formats.c`."""
 
 
 @structure
-class AvroColumn(ctypes.Structure):
-    """A column that grows; ``column_t`` of `_avro_columns.h`."""
+class NativeColumn(ctypes.Structure):
+    """A column that grows; ``column_t`` of `_columns.h`."""
 
     length: Int64
     bytes: Int64
@@ -45,7 +45,7 @@ class AvroColumn(ctypes.Structure):
 
 
 @structure
-class AvroProgram(ctypes.Structure):
+class NativeProgram(ctypes.Structure):
     """The program for records of one schema; ``program_t``."""
 
     id: Int64
@@ -54,7 +54,7 @@ class AvroProgram(ctypes.Structure):
 
 
 @structure
-class AvroRows(ctypes.Structure):
+class NativeRows(ctypes.Structure):
     """The records to decode; ``rows_t``."""
 
     offsets: Pointer
@@ -64,35 +64,35 @@ class AvroRows(ctypes.Structure):
 
 
 @structure
-class AvroOutput(ctypes.Structure):
-    """The filled columns; ``output_t`` of `_avro_columns.h`."""
+class NativeOutput(ctypes.Structure):
+    """The filled columns; ``output_t`` of `_columns.h`."""
 
     status: Int32
     count: Int32
     unknown_id: Int64
     declined_count: Int64
     declined: Annotated[Any, ctypes.POINTER(ctypes.c_int32)]
-    columns: Annotated[Any, ctypes.POINTER(AvroColumn)]
+    columns: Annotated[Any, ctypes.POINTER(NativeColumn)]
     room_left: Int64
     declined_room: Int64
     table_room: Int64
     table: Pointer
 
 
-AVRO = NativePart(
+FORMATS = NativePart(
     "ka_shared",
-    (AvroColumn, AvroProgram, AvroRows, AvroOutput, len(OPERATIONS)),
+    (NativeColumn, NativeProgram, NativeRows, NativeOutput, len(OPERATIONS)),
     {
         "ka_new": (POINTER, (POINTER, _INT32, _INT64)),
         "ka_free": (None, (POINTER,)),
-        "ka_decode": (_INT64, (POINTER, POINTER, _INT32, _INT32, ctypes.POINTER(AvroRows), _INT64, _INT64)),
+        "ka_decode": (_INT64, (POINTER, POINTER, _INT32, _INT32, ctypes.POINTER(NativeRows), _INT64, _INT64)),
     },
 )
-"""`_avro.c`."""
+"""`_formats.c`."""
 
 
 class Program(NamedTuple):
-    """A program for `_avro.c`, compiled by `avro_program`.
+    """A program for `_formats.c`, compiled by `avro_program`.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class ColumnLayout:
     Raises
     ------
     TypeError
-        If `_avro.c` does not support a part of the type.
+        If `_formats.c` does not support a part of the type.
     """
 
     def __init__(self, arrow_type: pa.DataType) -> None:
@@ -174,7 +174,7 @@ class ColumnLayout:
             for number in (kind, width, inner[0] if inner else 0, len(inner))
         ]
 
-    def array(self, number: int, found: ctypes.Array[AvroColumn], memory: _Memory) -> pa.Array:
+    def array(self, number: int, found: ctypes.Array[NativeColumn], memory: _Memory) -> pa.Array:
         """Return the array over the memory of a column, without a copy."""
         import pyarrow as pa
 
@@ -230,7 +230,7 @@ class _Memory:
         self._free = library.ka_free
         self.address: int | None = library.ka_new((_INT32 * len(layout))(*layout), len(layout) // 4, most_bytes)
         if not self.address:
-            raise MemoryError("no memory for the columns of an Avro record")
+            raise MemoryError("no memory for the columns of a record")
 
     def __del__(self) -> None:
         if getattr(self, "address", None):
@@ -249,7 +249,7 @@ class Programs:
     def __init__(self, *, framed: bool) -> None:
         self.framed = framed
         self._kept: dict[int, tuple[ctypes.Array[ctypes.c_int32], ctypes.Array[ctypes.c_char]] | None] = {}
-        self._table: ctypes.Array[AvroProgram] | None = None
+        self._table: ctypes.Array[NativeProgram] | None = None
 
     def add(self, number: int, program: Program | None) -> None:
         """Add a program.  With None, the C code declines records of this schema."""
@@ -268,14 +268,14 @@ class Programs:
         self._table = None
 
     @property
-    def table(self) -> ctypes.Array[AvroProgram]:
+    def table(self) -> ctypes.Array[NativeProgram]:
         """The table for ``ka_decode``, built once after programs were added or removed."""
         if self._table is None:
             self._table = self._built()
         return self._table
 
-    def _built(self) -> ctypes.Array[AvroProgram]:
-        table = (AvroProgram * len(self._kept))()
+    def _built(self) -> ctypes.Array[NativeProgram]:
+        table = (NativeProgram * len(self._kept))()
         for place, (number, kept) in zip(table, sorted(self._kept.items()), strict=True):
             place.id = number
             if kept is not None:
@@ -296,7 +296,7 @@ def decode(
     Parameters
     ----------
     library
-        The library of `AVRO`.
+        The library of `FORMATS`.
     columns
         The columns to fill.
     programs
@@ -323,13 +323,13 @@ def decode(
     """
     memory = _Memory(library, columns, limits.MAX_DECODED_BYTES + 2 * values.nbytes)
     valid, offsets, data = values.buffers()
-    rows = AvroRows(
+    rows = NativeRows(
         offsets=offsets.address + 4 * values.offset,
         data=data.address if data is not None and data.size else ctypes.addressof(memory_of_nothing),
         valid=valid.address if valid is not None else None,
         first=values.offset,
     )
-    output = AvroOutput.from_address(memory.address or 0)
+    output = NativeOutput.from_address(memory.address or 0)
     row = 0
     while row < len(values):
         table = programs.table
@@ -337,13 +337,13 @@ def decode(
             memory.address, table, len(table), int(programs.framed), ctypes.byref(rows), row, len(values)
         )
         if output.status == _NO_MEMORY:
-            raise MemoryError("no memory for the columns of Avro records")
+            raise MemoryError("no memory for the columns of records")
         if output.status == _TOO_LARGE:
             raise limits.TooLargeError
         if output.status == _UNKNOWN_SCHEMA:
             meet()
             assert output.unknown_id in programs
-    found = ctypes.cast(output.columns, ctypes.POINTER(AvroColumn * output.count)).contents
+    found = ctypes.cast(output.columns, ctypes.POINTER(NativeColumn * output.count)).contents
     return columns.array(0, found, memory), output.declined[: output.declined_count]
 
 
