@@ -373,9 +373,10 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         default="10",
         sent_to=_READER,
     ),
-    # Deliberate: no more than librdkafka's own default, so no client gets it.  4 MB read no faster from a near broker,
-    # but brought the first record of a range in 45 ms instead of 10, and fetched more beyond the end of a short range.
-    # If the round trip exceeds some 10 ms, a higher value pays.
+    # Deliberate: no more than librdkafka's own default, so no client gets it.  4 MB at once brought the first record of
+    # a range in 45 ms instead of 10, and fetched more beyond the end of a short range.  So direct reading begins with
+    # this size, and asks for more only in a long range: `fetcher`.  If a round trip takes more than some 10 ms, a higher
+    # value pays.
     KafkaProperty(
         key="fetch.message.max.bytes",
         own_connections=_USED,

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from pyspark_kafka_group.formats.native_columns import OPERATIONS, ColumnLayout, LayoutColumn, Program
 from pyspark_kafka_group.formats.avro_defaults import encoded_default, kind_name, meaning
 from pyspark_kafka_group.formats.avro_resolution import Names, Nothing
 from pyspark_kafka_group.formats.avro_types import PREFIX, Schema
+from pyspark_kafka_group.formats.native_columns import OPERATIONS, ColumnLayout, LayoutColumn, Program
 
 (
     FAIL, SKIP_FIXED, SKIP_VARINT, SKIP_BYTES, SKIP_ARRAY, SKIP_MAP, SEQUENCE, BRANCH, DEFAULT,

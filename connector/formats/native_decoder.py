@@ -7,8 +7,8 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.columns.native_library import reader_override
-from pyspark_kafka_group.formats.native_columns import FORMATS, ColumnLayout, Programs, decode
 from pyspark_kafka_group.formats.decoder import Decoded, Decoder, MalformedValueError, decode_each
+from pyspark_kafka_group.formats.native_columns import FORMATS, ColumnLayout, Programs, decode
 from pyspark_kafka_group.formats.registry import Definition
 from pyspark_kafka_group.formats.schema_lookup import DefinitionOf
 

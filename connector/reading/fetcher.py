@@ -56,8 +56,10 @@ class FetchSettings:
         How long the broker may wait for records at first.
     longest_wait_ms : int
         How long it may wait if there are records, but none have come.
-    partition_bytes : int
-        How much to fetch of a partition at a time.
+    partition_bytes, most_partition_bytes : int
+        How much to fetch of a partition at a time: at first, and at most.  Large answers take less CPU time for each
+        record.  But the last answer has records from beyond the range, so a fetch asks for no more than the range has
+        brought so far.
     ahead_bytes : int
         How much data may wait for the reader before fetching pauses.
     batch_bytes : int
@@ -71,6 +73,7 @@ class FetchSettings:
     wait_ms: int
     longest_wait_ms: int
     partition_bytes: int
+    most_partition_bytes: int
     ahead_bytes: int
     batch_bytes: int
     rack: Rack
@@ -78,12 +81,13 @@ class FetchSettings:
 
 @dataclass(eq=False, slots=True)
 class FetchRange:
-    """A range of a partition to fetch; `position` and `fruitless` belong to the fetching thread."""
+    """A range of a partition to fetch; `position`, `fruitless` and `brought` belong to the fetching thread."""
 
     tp: TopicPartition
     position: int
     until: int
     fruitless: int = 0
+    brought: int = 0  # bytes of the answers so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +241,7 @@ class Fetcher:
         rack = settings.rack.name
         with_rack = rack is not None and connection.speaks(protocol.FETCH, protocol.FETCH_WITH_RACK)
         request = protocol.fetch_request(
-            {wanted.tp: Wanted(wanted.position, settings.partition_bytes) for wanted in ranges},
+            {wanted.tp: Wanted(wanted.position, self._share(wanted)) for wanted in ranges},
             read_committed=settings.read_committed,
             max_wait_ms=self._wait_ms,
             max_bytes=MOST_BYTES,
@@ -261,6 +265,10 @@ class Fetcher:
             self._wait_ms = settings.wait_ms
         else:
             self._be_patient(answer.partitions, by_partition)
+
+    def _share(self, wanted: FetchRange) -> int:
+        settings = self._settings
+        return max(settings.partition_bytes, min(wanted.brought, settings.most_partition_bytes))
 
     def _pause(self, seconds: float) -> None:
         """Send no requests for some time: the broker would not read them."""
@@ -293,6 +301,7 @@ class Fetcher:
             return True
         settings = self._settings
         before = wanted.position
+        wanted.brought += len(partition.records)
         try:
             for batches in whole_batches(
                 self._library,

@@ -16,7 +16,9 @@ from pyspark_kafka_group.writing.native_rows import PRODUCE
 from tests.connector.reading.clients import need_native_library
 
 OTHER = "it is of another version"
-parts = pytest.mark.parametrize("part", [CHUNKS, BATCHES, FORMATS, PRODUCE], ids=["chunks", "batches", "formats", "produce"])
+parts = pytest.mark.parametrize(
+    "part", [CHUNKS, BATCHES, FORMATS, PRODUCE], ids=["chunks", "batches", "formats", "produce"]
+)
 
 
 @pytest.fixture

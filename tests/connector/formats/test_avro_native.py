@@ -23,11 +23,11 @@ from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.limits import TooLargeError
 from pyspark_kafka_group.columns.native_library import READER_OVERRIDE
 from pyspark_kafka_group.formats import native_decoder as avro_native
-from pyspark_kafka_group.formats.native_columns import Programs
 from pyspark_kafka_group.formats.avro_decoder import AvroDecoder, check_avro
 from pyspark_kafka_group.formats.avro_types import spark_type
 from pyspark_kafka_group.formats.ddl import all_nullable
 from pyspark_kafka_group.formats.decoder import Decoded
+from pyspark_kafka_group.formats.native_columns import Programs
 from pyspark_kafka_group.formats.native_decoder import NativeDecoder, avro_decoder
 from pyspark_kafka_group.formats.registry import Definition, UnknownSchemaError
 from pyspark_kafka_group.formats.schema_lookup import MOST_UNKNOWN

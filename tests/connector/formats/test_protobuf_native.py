@@ -151,7 +151,6 @@ class Schemas:
                     found[at] = random.choice([random.randrange(256), found[at] ^ 1, found[at] ^ 8, 0x80, 0])
         return bytes(found)
 
-
     def filled_up(self) -> list[bytes]:
         """Return unknown fields whose tag, number or length may be longer than necessary."""
 

@@ -41,6 +41,7 @@ class Asked:
     tp: TopicPartition
     offset: int
     wait_ms: int
+    most_bytes: int = 0
     rack: str | None = None
     time: float = field(default_factory=time.monotonic)
 
@@ -111,10 +112,10 @@ class Cluster:
             count = struct.unpack_from(">i", body, at + 2 + size)[0]
             at += 6 + size
             for _ in range(count):
-                partition, _, offset, _, _ = struct.unpack_from(">iiqqi", body, at)
+                partition, _, offset, _, most_bytes = struct.unpack_from(">iiqqi", body, at)
                 at += struct.calcsize(">iiqqi")
                 tp = TopicPartition(topic, partition)
-                asked = Asked(at=address, tp=tp, offset=offset, wait_ms=wait_ms, rack=rack)
+                asked = Asked(at=address, tp=tp, offset=offset, wait_ms=wait_ms, most_bytes=most_bytes, rack=rack)
                 with self._lock:
                     self.asked.append(asked)
                     answers.append((asked.tp, self.answer(asked)))

@@ -172,6 +172,7 @@ def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more()
         wait_ms=1,
         longest_wait_ms=1,
         partition_bytes=1000,
+        most_partition_bytes=1000,
         ahead_bytes=1000,
         batch_bytes=1000,
         rack=Rack(None),

@@ -435,6 +435,27 @@ def test_no_more_is_decompressed_than_there_is_room_for(monkeypatch: pytest.Monk
     assert read.offsets == list(range(100))
 
 
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [({}, [1, 1, 2, 4, 4]), ({"fetch.message.max.bytes": str(2**20)}, [1] * 12)],
+    ids=["default", "set by the user"],
+)
+def test_a_long_range_is_fetched_in_larger_parts_unless_the_user_sets_the_size(
+    properties: dict[str, str], expected: list[int]
+) -> None:
+    batches = [batch_of([record(offset, value=bytes(2**20))]) for offset in range(12)]
+    cluster = Cluster(batches, 12)
+
+    def whole_batches(asked: Asked) -> Answer:
+        found = batches[asked.offset : asked.offset + asked.most_bytes // 2**20]
+        return Answer(log_end=12, records=b"".join(found))
+
+    cluster.answer = whole_batches
+    with reader(cluster, **properties) as client:
+        assert Reading(client, 12).offsets == list(range(12))
+    assert [round(asked.most_bytes / 2**20) for asked in cluster.asked] == expected
+
+
 # ------------------------------------------------------------------------------------- messages
 
 
