@@ -375,8 +375,8 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     # Deliberate: no more than librdkafka's own default, so no client gets it.  4 MB at once brought the first record of
     # a range in 45 ms instead of 10, and fetched more beyond the end of a short range.  So direct reading begins with
-    # this size, and asks for more only in a long range: `fetcher`.  If a round trip takes more than some 10 ms, a higher
-    # value pays.
+    # this size, and asks for more only in a long range: `fetcher`.  A higher value pays if a round trip takes more than
+    # some 10 ms.
     KafkaProperty(
         key="fetch.message.max.bytes",
         own_connections=_USED,
