@@ -38,16 +38,15 @@ class Goal(NamedTuple):
 _CLASSIC, _CONSUMER = f"{OURS}, classic", f"{OURS}, consumer"
 _EXACTLY_ONCE = f"{OURS}, exactly once"
 
+_READING = ("records_per_s", OURS, BUILTIN, 2.5, False)
+"""The goal of each read cell: metric, arm, over, goal, most."""
+
 GOALS = (
     Goal(
         "Reading, records/s over the built-in source",
         "throughput",
         "",
-        "records_per_s",
-        OURS,
-        BUILTIN,
-        2.5,
-        False,
+        *_READING,
         {
             "base: 100 B, 8 part.": 1.952,
             "10 B": 1.985,
@@ -66,33 +65,21 @@ GOALS = (
         "Batch read, records/s over the built-in source",
         "batch",
         "4,000,000 records, 8 partitions",
-        "records_per_s",
-        OURS,
-        BUILTIN,
-        2.5,
-        False,
+        *_READING,
         {"4,000,000 records, 8 partitions": 2.601},
     ),
     Goal(
         "Batch read, records/s over the built-in source",
         "batch",
         "4,000,000 records, 64 partitions",
-        "records_per_s",
-        OURS,
-        BUILTIN,
-        2.5,
-        False,
+        *_READING,
         {"4,000,000 records, 64 partitions": 5.317},
     ),
     Goal(
         "Batch read, records/s over the built-in source",
         "tls",
         "",
-        "records_per_s",
-        OURS,
-        BUILTIN,
-        2.5,
-        False,
+        *_READING,
         {
             "100 B, plain text": 3.12,
             "100 B, SSL": 2.957,

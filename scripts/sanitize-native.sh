@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Sends random messages, records of Avro and Protobuf, and rows to write through the C code of this project, built with the address and
-# undefined-behaviour sanitizers. Needs gcc or clang with their libasan and libubsan. The argument is the number of rounds.
+# Sends random messages, records of Avro and Protobuf, and rows to write through the C code of this project, built with
+# the address and undefined-behaviour sanitizers. Needs gcc or clang with their libasan and libubsan. The argument is the
+# number of rounds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=$(mktemp -d)

@@ -267,6 +267,7 @@ class Fetcher:
             self._be_patient(answer.partitions, by_partition)
 
     def _share(self, wanted: FetchRange) -> int:
+        """Return how many bytes of a range to ask for."""
         settings = self._settings
         return max(settings.partition_bytes, min(wanted.brought, settings.most_partition_bytes))
 
