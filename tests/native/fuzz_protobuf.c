@@ -92,4 +92,5 @@ int main(int count, char **arguments) {
     free(exact);
     printf("%lld rounds, %lld messages of Protobuf, %lld declined, %lld times too large\n", (long long)rounds,
            (long long)decoded, (long long)declined, (long long)too_large);
+    return decoded > rounds && declined > rounds && too_large > rounds / 100 ? 0 : 1;
 }
