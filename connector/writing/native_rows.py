@@ -6,9 +6,10 @@ The caller keeps the columns alive.
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.columns.native_library import POINTER, Int64, NativePart, Pointer, structure
+from pyspark_kafka_group.writing.record_rows import Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +67,34 @@ PRODUCE = NativePart(
     },
 )
 """`_produce.c`."""
+
+
+def layout_of(rows: Rows, topics: int) -> tuple[ProducerRows, list[Any]]:
+    """Return the addresses of the columns, and the objects to keep alive while C code uses them.
+
+    Parameters
+    ----------
+    rows : Rows
+        The rows.
+    topics : int
+        The address of an array with an entry for each topic of the rows.
+    """
+    alive: list[Any] = [rows]
+    layout = ProducerRows(
+        topics=topics,
+        topic=numbers_column(rows.topic),
+        partition=numbers_column(rows.partition),
+        keys=binary_column(rows.key),
+        values=binary_column(rows.value),
+    )
+    if rows.headers is not None:
+        entries = rows.headers.values
+        keys, values = entries.field(0), entries.field(1)
+        alive += [entries, keys, values]
+        valid, offsets = rows.headers.buffers()[:2]
+        layout.headers = ProducerColumn(buffer_address(offsets), None, buffer_address(valid), rows.headers.offset)
+        layout.header_keys, layout.header_values = binary_column(keys), binary_column(values)
+    return layout, alive
 
 
 def numbers_column(column: pa.Int32Array | None) -> int | None:
