@@ -10,11 +10,8 @@
  * The layout is that of message format 2 (KIP-98), the only one since Kafka 4.0.
  */
 
+#include "_crc32c.h"
 #include "_native.h"
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <cpuid.h>
-#endif
 
 enum { OFFSET_AT = 0, LENGTH_AT = 8, MAGIC_AT = 16, CRC_AT = 17, ATTRIBUTES_AT = 21, LAST_DELTA_AT = 23 };
 enum { FIRST_TIMESTAMP_AT = 27, MAX_TIMESTAMP_AT = 35, PRODUCER_AT = 43, COUNT_AT = 57, RECORDS_AT = 61 };
@@ -92,74 +89,7 @@ static int16_t int16_at(const uint8_t *at) { return (int16_t)big(at, 2); }
 static int32_t int32_at(const uint8_t *at) { return (int32_t)big(at, 4); }
 static int64_t int64_at(const uint8_t *at) { return (int64_t)big(at, 8); }
 
-/* ---------------------------------------------------------------------------------------------------- checksums */
-
-static uint32_t crc_table[8][256];
-
-static void make_crc_table(void) {
-    for (uint32_t n = 0; n < 256; n++) {
-        uint32_t crc = n;
-        for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ 0x82f63b78u : crc >> 1;
-        crc_table[0][n] = crc;
-    }
-    for (uint32_t n = 0; n < 256; n++)
-        for (int k = 1; k < 8; k++)
-            crc_table[k][n] = crc_table[k - 1][n] >> 8 ^ crc_table[0][crc_table[k - 1][n] & 0xff];
-}
-
-/* Compute CRC-32C with tables, eight bytes at a time. */
-static uint32_t crc_portable(const uint8_t *data, size_t size) {
-    uint32_t crc = 0xffffffffu;
-    for (; size >= 8; data += 8, size -= 8) {
-        uint32_t low = crc ^ ((uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24);
-        crc = crc_table[7][low & 0xff] ^ crc_table[6][low >> 8 & 0xff] ^ crc_table[5][low >> 16 & 0xff] ^
-              crc_table[4][low >> 24] ^ crc_table[3][data[4]] ^ crc_table[2][data[5]] ^ crc_table[1][data[6]] ^
-              crc_table[0][data[7]];
-    }
-    while (size-- > 0) crc = crc >> 8 ^ crc_table[0][(crc ^ *data++) & 0xff];
-    return ~crc;
-}
-
-#if defined(__x86_64__) && defined(__GNUC__)
-/* Deliberate: no intrinsics.  gcc has them in "sse4.2", and clang in "crc32", which old versions do not know. */
-static uint32_t crc_hardware(const uint8_t *data, size_t size) {
-    uint64_t crc = 0xffffffffu;
-    for (; size >= 8; data += 8, size -= 8) {
-        uint64_t eight;
-        memcpy(&eight, data, 8);
-        __asm__("crc32q %1, %0" : "+r"(crc) : "r"(eight));
-    }
-    for (; size > 0; data++, size--) __asm__("crc32b %1, %k0" : "+r"(crc) : "r"(*data));
-    return ~(uint32_t)crc;
-}
-/* Deliberate: not __builtin_cpu_supports, which always returns false if the compiler's run-time library lacks a part,
- * like zig's. */
-static int has_hardware(void) {
-    unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_2);
-}
-#else
-static uint32_t crc_hardware(const uint8_t *data, size_t size) { return crc_portable(data, size); }
-static int has_hardware(void) { return 0; }
-#endif
-
-static int crc_in_hardware; /* set once: on a virtual machine, the check may take as long as a small batch */
-
-/* Return the CRC-32C of some bytes; with `portable` without a special instruction of the processor. */
-uint32_t kb_crc(const uint8_t *data, int64_t size, int portable) {
-    return !portable && crc_in_hardware ? crc_hardware(data, (size_t)size) : crc_portable(data, (size_t)size);
-}
-
 /* ---------------------------------------------------------------------------------------------------- a response */
-
-/* Call this once per process, before anything else. */
-void kb_init(void) {
-    make_crc_table();
-    crc_in_hardware = has_hardware();
-}
-
-/* Return whether an instruction of this processor computes the CRC-32C. */
-int kb_crc_in_hardware(void) { return crc_in_hardware; }
 
 /* Return the size of the batch at `batch`; 0 if it is cut off, as the last one of a response may be; -1 if invalid. */
 static int64_t whole_batch(const uint8_t *batch, const uint8_t *end) {
@@ -174,7 +104,7 @@ static int64_t whole_batch(const uint8_t *batch, const uint8_t *end) {
 static int problem_of(const uint8_t *batch, int64_t length, int32_t check_crcs, int64_t least) {
     int64_t offset = int64_at(batch + OFFSET_AT), last_delta = int32_at(batch + LAST_DELTA_AT);
     if (check_crcs) {
-        uint32_t crc = kb_crc(batch + ATTRIBUTES_AT, length - ATTRIBUTES_AT, 0);
+        uint32_t crc = kc_crc(0, batch + ATTRIBUTES_AT, length - ATTRIBUTES_AT, 0);
         if (crc != (uint32_t)big(batch + CRC_AT, 4)) return CORRUPT;
     }
     if (last_delta < 0 || offset < 0 || offset > INT64_MAX - 1 - last_delta) return CORRUPT;

@@ -139,16 +139,16 @@ BATCHES = NativePart(
     "kb_shared",
     (MessageSource, Scan, Aborted),
     {
-        "kb_init": (None, ()),
+        "kc_init": (None, ()),
         "kb_scan": (None, (POINTER, _INT64, _INT64, _INT64, _INT32, ctypes.POINTER(Scan))),
-        "kb_crc": (ctypes.c_uint32, (POINTER, _INT64, _INT32)),
+        "kc_crc": (ctypes.c_uint32, (ctypes.c_uint32, POINTER, _INT64, _INT32)),
         "kb_new": (POINTER, (_INT64,)),
         "kb_load": (None, (POINTER, TEXT, _INT32, _INT64, POINTER, _INT64, POINTER, _INT64)),
         "kb_unload": (None, (POINTER,)),
         "kb_free": (None, (POINTER,)),
         "kb_functions": (None, (ctypes.POINTER(MessageSource),)),
     },
-    init="kb_init",
+    init="kc_init",
 )
 """`_record_batches.c`."""
 

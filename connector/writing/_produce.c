@@ -3,6 +3,8 @@
  * Python passes the functions of librdkafka, see native_producer.py, and owns all memory.  librdkafka copies the data.
  */
 
+#include "_rows.h"
+
 #include "../columns/_native.h"
 
 /* Functions of librdkafka. */
@@ -16,45 +18,12 @@ typedef struct {
     int (*last_error)(void);
 } producer_t;
 
-/* A column of variable length; its first entry is `first`.  Without offsets all entries are null, without bits none. */
-typedef struct {
-    const int32_t *offsets;
-    const uint8_t *data;
-    const uint8_t *valid;
-    int64_t first;
-} column_t;
-
-typedef struct {
-    void *const *topics; /* handles */
-    const int32_t *topic; /* the handle's index for each row; NULL: all rows have the first */
-    const int32_t *partition; /* of each row; NULL: no row has one */
-    column_t keys;
-    column_t values;
-    column_t headers; /* without data: the offsets count entries of the two columns below */
-    column_t header_keys;
-    column_t header_values;
-} rows_t;
-
 TELL_SHARED(kg_produce_shared, sizeof(producer_t), sizeof(column_t), sizeof(rows_t))
 
 enum { COPY = 0x2, NO_PARTITION = -1, OUT_OF_MEMORY = -1 };
 
 /* Tags of rd_kafka_producev. */
 enum { TAG_END, TAG_RKT = 2, TAG_PARTITION = 3, TAG_VALUE = 4, TAG_KEY = 5, TAG_FLAGS = 7, TAG_HEADERS = 10 };
-
-static int is_null(const column_t *column, int64_t at) {
-    at += column->first;
-    return column->offsets == NULL || (column->valid != NULL && !(column->valid[at >> 3] >> (at & 7) & 1));
-}
-
-/* Return an entry; NULL for null.  An empty entry is not NULL, even if Arrow has no bytes for it. */
-static const void *entry(const column_t *column, int64_t at, size_t *size) {
-    *size = 0;
-    if (is_null(column, at)) return NULL;
-    int32_t start = column->offsets[column->first + at];
-    *size = (size_t)(column->offsets[column->first + at + 1] - start);
-    return *size == 0 ? (const void *)"" : column->data + start;
-}
 
 static void *headers_of(const producer_t *kafka, const rows_t *rows, int64_t at) {
     const int32_t *ends = rows->headers.offsets + rows->headers.first + at;
@@ -76,7 +45,7 @@ int64_t kg_produce(const producer_t *kafka, void *producer, const rows_t *rows, 
                    int32_t *error) {
     *error = 0;
     for (int64_t at = from; at < until; at++) {
-        void *topic = rows->topics[rows->topic == NULL ? 0 : rows->topic[at]];
+        void *topic = ((void *const *)rows->topics)[rows->topic == NULL ? 0 : rows->topic[at]];
         int32_t partition = rows->partition == NULL ? NO_PARTITION : rows->partition[at];
         size_t key_size, value_size;
         const void *key = entry(&rows->keys, at, &key_size);

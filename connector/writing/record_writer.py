@@ -153,7 +153,8 @@ class RecordWriter:
     batch_bytes : int
         The largest uncompressed size of a batch, including its header.  A larger record comes alone in its batch.
     record_bytes : int
-        The largest size of a record, as librdkafka's ``message.max.bytes``.  It also limits batches with several records.
+        The largest size of a record, as librdkafka's ``message.max.bytes``.  Batches with several records are not
+        larger, either.
 
     Raises
     ------

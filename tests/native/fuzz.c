@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "../../connector/columns/_crc32c.c"
 #include "../../connector/columns/_native.c"
 #include "../../connector/columns/_record_batches.c"
 
@@ -278,7 +279,7 @@ static uint8_t *put_batch(uint8_t *batch, int64_t *offset) {
     put(batch + LAST_DELTA_AT, count > 0 ? count - 1 : 0, 4), put(batch + FIRST_TIMESTAMP_AT, 1000, 8);
     put(batch + MAX_TIMESTAMP_AT, 2000, 8), put(batch + PRODUCER_AT, (int64_t)chance(3), 8);
     put(batch + 51, 0, 2), put(batch + 53, 0, 4), put(batch + COUNT_AT, count, 4);
-    uint32_t crc = kb_crc(batch + ATTRIBUTES_AT, at - batch - ATTRIBUTES_AT, (int)chance(2));
+    uint32_t crc = kc_crc(0, batch + ATTRIBUTES_AT, at - batch - ATTRIBUTES_AT, (int)chance(2));
     put(batch + CRC_AT, crc, 4);
     *offset += count + (int64_t)chance(3);
     return at;
@@ -373,7 +374,7 @@ static void read_batches(int64_t *records) {
 int main(int count, char **arguments) {
     int64_t rounds = count > 1 ? atoll(arguments[1]) : 100000;
     int64_t records = 0, noticed = 0, from_batches = 0;
-    kb_init();
+    kc_init();
     for (int64_t round = 0; round < rounds; round++) {
         seed = (uint64_t)round * 0x9E3779B97F4A7C15u + 1;
         read_messages(&records, &noticed);
