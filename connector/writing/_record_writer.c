@@ -84,7 +84,7 @@ TELL_SHARED(
 
 /* ------------------------------------------------------------------------------------------------------- memory */
 
-/* Memory that is needed in tests without memory: the fuzzer replaces this. */
+/* The fuzzer replaces this, to run out of memory. */
 #ifndef RESIZE
 #define RESIZE realloc
 #endif

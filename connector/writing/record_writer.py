@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark_kafka_group.columns.native_library import POINTER, Int32, Int64, NativePart, structure
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.writing.compression import Compression
-from pyspark_kafka_group.writing.native_rows import ProducerColumn, ProducerRows, layout_of
+from pyspark_kafka_group.writing.native_rows import NativeColumn, NativeRows, layout_of
 from pyspark_kafka_group.writing.record_rows import Rows
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class OpenPartition(ctypes.Structure):
 
 RECORD_WRITER = NativePart(
     "kw_shared",
-    (ProducerColumn, ProducerRows, WrittenRows, TakenRecords, OpenPartition, HEADER_BYTES),
+    (NativeColumn, NativeRows, WrittenRows, TakenRecords, OpenPartition, HEADER_BYTES),
     {
         "kc_init": (None, ()),
         "kc_crc": (ctypes.c_uint32, (ctypes.c_uint32, POINTER, _INT64, _INT32)),
@@ -176,7 +176,7 @@ class RecordWriter:
         self._names: list[str] = []
         self._counts: list[int] = []
         self._rows: Rows | None = None
-        self._layout = ProducerRows()
+        self._layout = NativeRows()
         self._alive: list[Any] = []
 
     def set_partitions(self, topic: str, count: int) -> None:

@@ -12,12 +12,21 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from pyspark_kafka_group.writing.native_rows import PRODUCE, ProducerRows, binary_column, numbers_column
+from pyspark_kafka_group.columns.native_library import POINTER, NativePart
+from pyspark_kafka_group.writing.native_rows import NativeColumn, NativeRows, layout_of
 from pyspark_kafka_group.writing.record_rows import Rows
 
 _BITS_64 = 2**64 - 1
 _NULL = b"\xff\xff\xff\xff"
 _POLYNOMIAL = 0xEDB88320  # of zlib's CRC-32
+
+
+ROW_DIGEST = NativePart(
+    "kg_digest_shared",
+    (NativeColumn, NativeRows),
+    {"kg_digest": (ctypes.c_uint64, (POINTER, POINTER, ctypes.c_int64))},
+)
+"""`_row_digest.c`."""
 
 
 class RowDigest(NamedTuple):
@@ -39,7 +48,7 @@ def total(digests: Iterable[RowDigest]) -> RowDigest:
 def digest_of(rows: Rows) -> RowDigest:
     """Return the digest of some rows, computed in C if the C code is loaded."""
     seeds = [zlib.crc32(topic.encode()) for topic in rows.topics]
-    library = PRODUCE.library
+    library = ROW_DIGEST.library
     return RowDigest(rows.count, python_sum(rows, seeds) if library is None else _native_sum(library, rows, seeds))
 
 
@@ -60,11 +69,10 @@ def python_sum(rows: Rows, seeds: list[int]) -> int:
 
 
 def _native_sum(library: ctypes.CDLL, rows: Rows, seeds: list[int]) -> int:
-    layout = ProducerRows(
-        topic=numbers_column(rows.topic), keys=binary_column(rows.key), values=binary_column(rows.value)
-    )
     of_topics = (ctypes.c_uint32 * len(seeds))(*seeds)
-    found: int = library.kg_digest(_tables(), of_topics, ctypes.byref(layout), rows.count)
+    layout, alive = layout_of(rows, ctypes.addressof(of_topics))
+    found: int = library.kg_digest(_tables(), ctypes.byref(layout), rows.count)
+    del alive
     return found
 
 

@@ -12,12 +12,15 @@ from pyspark_kafka_group.columns.chunk_reader import CHUNKS
 from pyspark_kafka_group.columns.native_library import NativePart, _library
 from pyspark_kafka_group.columns.record_batches import BATCHES
 from pyspark_kafka_group.formats.native_columns import FORMATS
-from pyspark_kafka_group.writing.native_rows import PRODUCE
+from pyspark_kafka_group.writing.record_writer import RECORD_WRITER
+from pyspark_kafka_group.writing.row_digest import ROW_DIGEST
 from tests.connector.reading.clients import need_native_library
 
 OTHER = "it is of another version"
 parts = pytest.mark.parametrize(
-    "part", [CHUNKS, BATCHES, FORMATS, PRODUCE], ids=["chunks", "batches", "formats", "produce"]
+    "part",
+    [CHUNKS, BATCHES, FORMATS, RECORD_WRITER, ROW_DIGEST],
+    ids=["chunks", "batches", "formats", "record writer", "row digest"],
 )
 
 
