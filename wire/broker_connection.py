@@ -8,7 +8,7 @@ import math
 import select
 import socket
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from pyspark_kafka_group.wire import messages as protocol
@@ -37,6 +37,8 @@ _DROP = struct.pack("ii", 1, 0)
 
 _READING = (protocol.FETCH,)
 
+_MOST_BUFFERS = 512
+"""How many buffers one call of the kernel gets.  Linux accepts 1024."""
 
 _NEVER = Deadline.after(math.inf)
 
@@ -205,12 +207,7 @@ class BrokerConnection:
         A broker closes unused connections.  The next request would be lost, and it would be unknown whether the broker
         has executed it.
         """
-        poll = select.poll()
-        try:
-            poll.register(self._socket, select.POLLIN)
-        except ValueError:
-            return False  # closed by us
-        return not poll.poll(0)
+        return self._socket.fileno() >= 0 and not self.has_input()
 
     def speaks(self, api: int, version: int) -> bool:
         """Return whether the broker supports this version of a request."""
@@ -229,6 +226,39 @@ class BrokerConnection:
         """
         self._send(api, protocol.VERSIONS[api] if version is None else version, body, flexible=False)
         return self._receive_answer(flexible=False, deadline=_NEVER)
+
+    def begin(self, api: int, body: Sequence[protocol.Buffer], deadline: Deadline) -> None:
+        """Send a request in its fixed version, with a body of several buffers.  They are not joined without need.
+
+        Take its answer with :meth:`end` before you send the next request.
+
+        Raises
+        ------
+        OSError
+            If the connection is lost, or the broker does not receive the request in time.
+        """
+        self._limit(deadline)
+        self._send_all(api, protocol.VERSIONS[api], body, flexible=False)
+
+    def end(self, deadline: Deadline) -> Reader:
+        """Wait for the answer to the request that :meth:`begin` has sent.
+
+        Raises
+        ------
+        OSError
+            If the connection is lost, or no answer comes in time.
+        ProtocolError
+            If the answer is invalid.
+        """
+        self._limit(deadline)
+        return self._receive_answer(flexible=False, deadline=deadline)
+
+    def has_input(self) -> bool:
+        """Return whether an answer has begun to arrive, or the connection is lost.
+
+        With TLS, it can also be data of TLS itself.  Then :meth:`end` waits.
+        """
+        return bool(with_input([self], 0))
 
     def interrupt(self) -> None:
         """Let a running request of another thread fail, and all later requests."""
@@ -281,10 +311,17 @@ class BrokerConnection:
         return self._receive_answer(flexible=False, deadline=deadline)
 
     def _send(self, api: int, version: int, body: bytes, *, flexible: bool) -> None:
+        self._send_all(api, version, [body], flexible=flexible)
+
+    def _send_all(self, api: int, version: int, body: Sequence[protocol.Buffer], *, flexible: bool) -> None:
         self._correlation_id = next(self._correlation_ids)
-        framed = protocol.framed(api, version, self._correlation_id, self._client_id, body, flexible=flexible)
+        size = sum(map(len, body))
+        header = protocol.header_of(api, version, self._correlation_id, self._client_id, size, flexible=flexible)
         try:
-            self._socket.sendall(framed)
+            if len(body) == 1 or not self._receive_flags:  # TLS would make a packet of each buffer
+                self._socket.sendall(b"".join((header, *body)))
+            else:
+                _gather(self._socket, [header, *body])
         except BlockingIOError:
             raise TimeoutError("the broker does not receive the request") from None
 
@@ -328,6 +365,31 @@ class BrokerConnection:
         timeout = struct.pack("@ll", int(seconds), int(fraction * 1e6))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+
+
+def with_input(connections: Iterable[BrokerConnection], timeout_s: float) -> list[BrokerConnection]:
+    """Wait until one of the connections has input, and return those that have.
+
+    See :meth:`BrokerConnection.has_input`.
+    """
+    poll = select.poll()
+    by_number = {connection._socket.fileno(): connection for connection in connections}
+    for number in by_number:
+        poll.register(number, select.POLLIN)
+    return [by_number[number] for number, _ in poll.poll(math.ceil(timeout_s * 1000))]
+
+
+def _gather(to: socket.socket, buffers: list[protocol.Buffer]) -> None:
+    """Send buffers one after another, without joining them."""
+    left = [memoryview(one) for one in buffers if len(one)]
+    left.reverse()
+    while left:
+        sent = to.sendmsg(left[: -_MOST_BUFFERS - 1 : -1])
+        while sent:
+            if sent < len(left[-1]):
+                left[-1] = left[-1][sent:]
+                break
+            sent -= len(left.pop())
 
 
 def _connected(found: list[Endpoint], timeout_s: float) -> tuple[socket.socket, str]:

@@ -1,5 +1,7 @@
 """Fetch requests, which readers send many times a second, and the requests at the start of a connection.
 
+`produce_requests` has the counterpart of Fetch.
+
 These requests have fixed versions.  ApiVersions, the first request, checks that the broker supports them.
 
 * Fetch 10 is the oldest version with zstd, and the newest that only leaders serve.  It needs Kafka 2.1.
@@ -14,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from pyspark_kafka_group.wire.fields import Reader
 from pyspark_kafka_group.wire.requests import OfferedVersions
@@ -26,8 +28,11 @@ from pyspark_kafka_group.wire.types import (
     UnsupportedVersionError,
 )
 
-FETCH, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 1, 17, 18, 36
-VERSIONS = {FETCH: 10, SASL_HANDSHAKE: 1, API_VERSIONS: 0, SASL_AUTHENTICATE: 1}
+PRODUCE, FETCH, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 0, 1, 17, 18, 36
+VERSIONS = {PRODUCE: 7, FETCH: 10, SASL_HANDSHAKE: 1, API_VERSIONS: 0, SASL_AUTHENTICATE: 1}
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Bytes to send.  The length of a `memoryview` must be its number of bytes."""
 
 FETCH_WITH_RACK = 11
 """The version of Fetch with which a leader may name a follower in the reader's rack."""
@@ -89,11 +94,11 @@ def _string(text: str) -> bytes:
     return _INT16.pack(len(encoded)) + encoded
 
 
-def framed(api: int, version: int, correlation_id: int, client_id: str, body: bytes, *, flexible: bool) -> bytes:
-    """Return a request with its size and header."""
+def header_of(api: int, version: int, correlation_id: int, client_id: str, body_bytes: int, *, flexible: bool) -> bytes:
+    """Return the size and the header of a request."""
     # The client id is never a compact string, even in flexible versions.  Their header ends with tagged fields.
     header = _REQUEST_HEADER.pack(api, version, correlation_id) + _string(client_id) + (b"\0" if flexible else b"")
-    return _INT32.pack(len(header) + len(body)) + header + body
+    return _INT32.pack(len(header) + body_bytes) + header
 
 
 def offered_versions(response: Reader) -> OfferedVersions:

@@ -11,6 +11,8 @@ from pyspark_kafka_group.wire.group_requests import OffsetToCommit
 from pyspark_kafka_group.wire.requests import Api, Request, read_by_topic, write_by_topic
 from pyspark_kafka_group.wire.types import TopicPartition
 
+_PRODUCER_OF_CALLER = 3  # of InitProducerId
+
 
 class InitializedProducer(NamedTuple):
     """An error code, and the current producer of the transactional id."""
@@ -22,20 +24,23 @@ class InitializedProducer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId(Request[InitializedProducer]):
-    """Takes over a transactional id: fences its former producer, and aborts its open transaction."""
+    """Takes over a transactional id: fences its former producer, and aborts its open transaction.
 
-    transactional_id: str
+    Without a transactional id, any broker returns a new producer id.
+    """
+
+    transactional_id: str | None
     timeout_ms: int
 
-    api = Api(22, "InitProducerId", 3, 4, flexible=2, since="2.5")
+    api = Api(22, "InitProducerId", 0, 4, flexible=2, since="0.11")
 
     def write(self, out: Writer, version: int) -> None:
         """Write the fields of the request."""
-        del version
         out.text(self.transactional_id)
         out.int32(self.timeout_ms)
-        out.int64(-1)  # the former producer id of the caller
-        out.int16(-1)  # its epoch
+        if version >= _PRODUCER_OF_CALLER:
+            out.int64(-1)  # the former producer id of the caller
+            out.int16(-1)  # its epoch
         out.end()
 
     def read(self, answer: Reader, version: int) -> InitializedProducer:

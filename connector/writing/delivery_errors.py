@@ -52,6 +52,7 @@ _REFUSED = {
     "_AUTHENTICATION": "Check kafka.security.protocol, kafka.sasl.mechanism, kafka.sasl.username and "
     "kafka.sasl.password.",
 }
+_LATE = frozenset({"_MSG_TIMED_OUT", "_TIMED_OUT", "_UNKNOWN_TOPIC"})
 _ELSE = "Spark may repeat the task. Look up this error in Kafka's documentation."
 
 
@@ -77,6 +78,6 @@ def delivery_error(
         where = f"{topic}: " if topic else ""
         return AuthenticationError(f"{where}a record could not be written: {name} ({text}). {_REFUSED[name]}")
     remedy = _REMEDIES.get(name, _ELSE)
-    if name == "_MSG_TIMED_OUT" and last_error:
+    if name in _LATE and last_error:
         remedy += f" The client's last error: {client_text(last_error, properties)}."
     return DeliveryError(topic=topic, partition=partition, code=name, text=text, remedy=remedy)

@@ -1,6 +1,6 @@
 """The interface of producers, and the implementation that works everywhere, with Python objects for each row.
 
-`native_producer` is faster.  A producer belongs to one thread at a time.
+`direct_producer` is faster.  A producer belongs to one thread at a time.
 """
 
 from __future__ import annotations
@@ -23,28 +23,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("pyspark_kafka_group.writing")
 
-FULL_WAIT_S = 0.005
-"""The pause before the next attempt if a producer is full.  It writes some megabytes in this time."""
-
+_FULL_WAIT_S = 0.005  # the pause if the producer is full, which writes some megabytes in this time
 _FLUSH_S = 1.0
 _INIT_S = 60.0
 _FOLLOWS = frozenset({"_PURGE_QUEUE", "_PURGE_INFLIGHT", "_STATE", "_FATAL"})  # consequences of a transaction's error
 
 
 class SinkProducer(ABC):
-    """Writes rows.
-
-    Parameters
-    ----------
-    config : mapping of str to str
-        The result of `producer_properties.producer_config`, and the transactional id if there is one.
-    """
-
-    def __init__(self, config: Mapping[str, str]) -> None:
-        self._config = config
-        self._failed: tuple[KafkaError, str, int] | None = None  # the error, topic and partition
-        self._broken_off: BaseException | None = None  # raised by a callback
-        self.last_error = ""  # reported by the client while it was retrying
+    """Writes rows."""
 
     @abstractmethod
     def begin_transaction(self) -> None:
@@ -66,6 +52,7 @@ class SinkProducer(ABC):
             If a record could not be written.  It may be an earlier one.
         """
 
+    @abstractmethod
     def flush(self) -> None:
         """Wait until everything is written.
 
@@ -74,60 +61,30 @@ class SinkProducer(ABC):
         KafkaGroupError
             If a record could not be written.
         """
-        while self._flush(_FLUSH_S):
-            self._raise_failure()
-        self._raise_failure()
-
-    @abstractmethod
-    def _flush(self, timeout_s: float) -> bool:
-        """Wait, and return whether unwritten records are left."""
 
     @abstractmethod
     def close(self) -> None:
         """Close the producer in any state.  Drops unwritten records.  An open transaction stays open."""
 
-    @abstractmethod
-    def _transaction_error(self) -> KafkaError | None:
-        """Return why a transaction has failed."""
-
-    def _raise_failure(self) -> None:
-        if self._broken_off is not None:
-            raise self._broken_off
-        if self._failed is not None:
-            error, topic, partition = self._failed
-            if error.name() in _FOLLOWS and "transactional.id" in self._config:
-                error = self._transaction_error() or error
-            raise delivery_error(error, topic, partition, self._config, self.last_error)
-
-    def _fail(self, error: KafkaError, topic: str, partition: int) -> None:
-        """Note the first failure: the others mostly follow from it."""
-        if self._failed is None:
-            self._failed = error, topic, partition
-
-    def _refuse(self, error: KafkaError, topic: str, partition: int) -> NoReturn:
-        """Raise the error for a record that was refused, or the first failure if there was one before."""
-        self._fail(error, topic, partition)
-        self._raise_failure()
-        raise AssertionError("a failure was noted")
-
-    def _refuse_size(self, topic: str, partition: int) -> NoReturn:
-        """Raise the error for a record that is larger than the whole buffer, and would wait for ever."""
-        from confluent_kafka import KafkaError
-
-        self._refuse(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), topic, partition)
-
-    def _note(self, error: KafkaError) -> None:
-        """Note an error that the client reports."""
-        self.last_error = f"{error.name()}: {error.str()}"
-        if error.fatal():
-            self._fail(error, "", -1)
-
 
 class MessageProducer(SinkProducer):
-    """Writes with confluent-kafka's producer, with a Python object for each value."""
+    """Writes with confluent-kafka's producer, with a Python object for each value.
+
+    Parameters
+    ----------
+    config : mapping of str to str
+        The result of `producer_properties.producer_config`, and the transactional id if there is one.
+
+    Raises
+    ------
+    OptionError
+        If librdkafka refuses a property.
+    """
 
     def __init__(self, config: Mapping[str, str]) -> None:
-        super().__init__(config)
+        self._config = config
+        self._failed: tuple[KafkaError, str, int] | None = None  # the error, topic and partition
+        self._last_error = ""  # reported by the client while it was retrying
         from confluent_kafka import KafkaException, Producer
 
         settings: dict[str, Any] = {
@@ -149,7 +106,7 @@ class MessageProducer(SinkProducer):
             self._producer.init_transactions(_INIT_S)
             self._producer.begin_transaction()
         except KafkaException as problem:
-            raise delivery_error(problem.args[0], "", -1, self._config, self.last_error) from None
+            raise delivery_error(problem.args[0], "", -1, self._config, self._last_error) from None
 
     def send(self, rows: Rows) -> None:
         from confluent_kafka import KafkaException
@@ -167,16 +124,19 @@ class MessageProducer(SinkProducer):
                     self._serve(self._producer.poll)
                     self._raise_failure()
                     was_empty = len(self._producer) == 0
-                    time.sleep(FULL_WAIT_S)
+                    time.sleep(_FULL_WAIT_S)
                 except KafkaException as problem:
                     self._serve(self._producer.poll)
                     self._refuse(problem.args[0], topic, partition)
         self._serve(self._producer.poll)
         self._raise_failure()
 
-    def _flush(self, timeout_s: float) -> bool:
-        self._serve(self._producer.flush, timeout_s)
-        return len(self._producer) > 0
+    def flush(self) -> None:
+        while len(self._producer):
+            self._serve(self._producer.flush, _FLUSH_S)
+            self._raise_failure()
+        self._serve(self._producer.poll)
+        self._raise_failure()
 
     def close(self) -> None:
         self._producer.purge()
@@ -198,6 +158,36 @@ class MessageProducer(SinkProducer):
             if not isinstance(found, KafkaError):
                 raise
             self._fail(found, "", -1)
+
+    def _raise_failure(self) -> None:
+        if self._failed is not None:
+            error, topic, partition = self._failed
+            if error.name() in _FOLLOWS and "transactional.id" in self._config:
+                error = self._transaction_error() or error
+            raise delivery_error(error, topic, partition, self._config, self._last_error)
+
+    def _fail(self, error: KafkaError, topic: str, partition: int) -> None:
+        """Note the first failure: the others mostly follow from it."""
+        if self._failed is None:
+            self._failed = error, topic, partition
+
+    def _refuse(self, error: KafkaError, topic: str, partition: int) -> NoReturn:
+        """Raise the error for a record that was refused, or the first failure if there was one before."""
+        self._fail(error, topic, partition)
+        self._raise_failure()
+        raise AssertionError("a failure was noted")
+
+    def _refuse_size(self, topic: str, partition: int) -> NoReturn:
+        """Raise the error for a record that is larger than the whole buffer, and would wait for ever."""
+        from confluent_kafka import KafkaError
+
+        self._refuse(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), topic, partition)
+
+    def _note(self, error: KafkaError) -> None:
+        """Note an error that the client reports."""
+        self._last_error = f"{error.name()}: {error.str()}"
+        if error.fatal():
+            self._fail(error, "", -1)
 
     def _transaction_error(self) -> KafkaError | None:
         from confluent_kafka import KafkaException

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 
-from pyspark_kafka_group.columns.librdkafka_library import load_problem
 from pyspark_kafka_group.columns.native_library import reader_override
 from pyspark_kafka_group.offsets.client_login import needs_renewals
-from pyspark_kafka_group.writing.native_producer import SIGNATURES, NativeProducer
-from pyspark_kafka_group.writing.native_rows import PRODUCE
+from pyspark_kafka_group.writing.direct_producer import DirectProducer
+from pyspark_kafka_group.writing.direct_settings import NotSupportedError, direct_settings
 from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer, log
+from pyspark_kafka_group.writing.record_writer import RECORD_WRITER
 
 _MAX_IDLE = 4  # a worker runs one task at a time, so more idle producers belong to writes that have ended
 
@@ -33,7 +33,8 @@ def lease(config: Mapping[str, str]) -> Iterator[SinkProducer]:
     OptionError
         If librdkafka refuses a property.
     """
-    # Deliberate: by process.  A producer that was inherited through a fork has no threads, and is not used or closed.
+    # Deliberate: by process.  A producer that was inherited through a fork has no threads, or shares connections with
+    # the parent.  So it is not used or closed.
     key = os.getpid(), frozenset(config.items())
     producer = _idle.pop(key, None) or open_producer(config)
     try:
@@ -41,7 +42,7 @@ def lease(config: Mapping[str, str]) -> Iterator[SinkProducer]:
     except BaseException:
         producer.close()
         raise
-    if needs_renewals(config):
+    if isinstance(producer, MessageProducer) and needs_renewals(config):
         # Deliberate: not kept.  Without a task, nobody would renew its token, and it would try to log in for ever.
         producer.close()
         return
@@ -58,21 +59,22 @@ def open_producer(config: Mapping[str, str]) -> SinkProducer:
     OptionError
         If librdkafka refuses a property.
     """
-    missing = _missing()
-    if missing:
-        _say_once(missing)
+    if problem := _problem():
+        _say_once(problem)
         return MessageProducer(config)
-    return NativeProducer(config)
+    try:
+        settings = direct_settings(config)
+    except NotSupportedError as problem:
+        _say_once(str(problem))
+        return MessageProducer(config)
+    return DirectProducer(config, settings)
 
 
-@cache
-def _missing() -> str:
-    """Return why the fast producer is not available; empty if it is."""
-    if reader_override() == "off":
-        return "it is switched off"
-    return PRODUCE.problem or load_problem(SIGNATURES)
+def _problem() -> str:
+    """Return why the faster producer is not available; empty if it is."""
+    return "it is switched off" if reader_override() == "off" else RECORD_WRITER.problem
 
 
 @cache
 def _say_once(reason: str) -> None:
-    log.warning("The sink writes through Python objects, which is slower: %s.", reason)
+    log.warning("The sink writes with librdkafka and Python objects, which is slower: %s.", reason)

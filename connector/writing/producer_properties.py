@@ -62,7 +62,7 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         # The default of Java's producer, and so of Spark's own sink: co-partitioned topics stay co-partitioned.
         usual="murmur2_random",
         doc="Chooses the partition of records that have none. The default is that of Java's producer: the murmur2 hash "
-        "of the key decides. Records without a key go to a random partition, which changes every few milliseconds.",
+        "of the key decides. Records without a key go to a random partition, which changes with each batch.",
     ),
     ProducerProperty(
         key="enable.idempotence",
@@ -112,13 +112,6 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         usual="900000",
         doc="With `delivery=exactly-once`: how long a task's transaction may stay open, from its first record until "
         "Spark has committed the batch. Brokers allow 15 minutes, unless you change transaction.max.timeout.ms.",
-    ),
-    # A record takes about 300 bytes of overhead: so many small records take as much memory as buffer.memory.
-    ProducerProperty(
-        key="queue.buffering.max.messages",
-        usual="200000",
-        doc="The largest number of records in a producer's buffer. The producer begins with 10000, and holds more only "
-        "while this makes it faster, because fewer take less CPU time.",
     ),
     ProducerProperty(key="linger.ms", usual="5"),
     ProducerProperty(key="client.id", usual="kafka-group-sink"),

@@ -346,3 +346,19 @@ def initialized(out: Writer, _version: int, found: InitializedProducer) -> None:
     out.int16(found.error)
     out.int64(found.producer_id)
     out.int16(found.producer_epoch)
+
+
+def produced(errors: Mapping[TopicPartition, int], throttle_ms: int = 0) -> Answer:
+    """Return the answer to Produce, whose throttle time comes last."""
+
+    def partition(out: Writer, number: int, error: int) -> None:
+        out.int32(number)
+        out.int16(error)
+        for _ in ("first offset", "time of the append", "log start"):
+            out.int64(-1)
+
+    def whole(out: Writer, _version: int) -> None:
+        write_by_topic(out, errors, lambda number, error: partition(out, number, error))
+        out.int32(throttle_ms)
+
+    return whole

@@ -23,6 +23,7 @@ from pyspark_kafka_group.wire.offset_transactions import (
     CommitOffsetsInTransaction,
     InitProducerId,
 )
+from pyspark_kafka_group.wire.produce_requests import AddPartitionsToTransaction
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.topic_requests import ListOffsets, Metadata, OffsetForLeaderEpoch
 from pyspark_kafka_group.wire.transaction_ends import DescribeTransactions, EndTransaction, ListTransactions
@@ -43,6 +44,7 @@ REQUESTS: tuple[type[Request[Any]], ...] = (
     EndTransaction,
     ListTransactions,
     InitProducerId,
+    AddPartitionsToTransaction,
     AddOffsetsToTransaction,
     CommitOffsetsInTransaction,
 )

@@ -12,8 +12,9 @@ from contextlib import suppress
 import pytest
 
 from pyspark_kafka_group.wire import messages
-from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection, with_input
 from pyspark_kafka_group.wire.connection_security import Security
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribedGroup, DescribeGroups
 from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator, OffsetFetch
 from pyspark_kafka_group.wire.types import Address, LargeResponseError, ProtocolError, UnsupportedVersionError
@@ -195,6 +196,32 @@ class Resolver:
         self.asked += 1
         self.may_answer.wait(20)
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", self.to)]
+
+
+def test_a_request_of_many_buffers_arrives_whole(broker: FakeBroker) -> None:
+    """More buffers than the kernel takes at once, and more bytes than a socket holds."""
+    connection = connect(broker)
+    body = [b"x" * size for size in (0, 1, 2_000_000, *[7] * 3000)]
+    broker.answers[messages.PRODUCE] = b"answer"
+    connection.begin(messages.PRODUCE, body, Deadline.after(5))
+    assert [*with_input([connection], 5)] == [connection]
+    assert connection.has_input()
+    assert not connection.is_idle()
+    assert bytes(connection.end(Deadline.after(5)).bytes(6)) == b"answer"
+    assert connection.is_idle()
+    [asked] = broker.asked
+    assert (asked.api, asked.version, asked.body) == (messages.PRODUCE, 7, b"".join(body))
+    connection.close()
+
+
+def test_one_of_several_connections_has_an_answer(broker: FakeBroker) -> None:
+    silent, answering = connect(broker), connect(broker)
+    assert with_input([silent, answering], 0.01) == []
+    broker.answers[messages.PRODUCE] = b""
+    answering.begin(messages.PRODUCE, [b"a", b"b"], Deadline.after(5))
+    assert with_input([silent, answering], 5) == [answering]
+    silent.close()
+    answering.close()
 
 
 def test_a_name_server_that_hangs_is_not_waited_for_for_ever(

@@ -36,6 +36,7 @@ from pyspark_kafka_group.wire.offset_transactions import (
     InitializedProducer,
     InitProducerId,
 )
+from pyspark_kafka_group.wire.produce_requests import AddPartitionsToTransaction, produce_request, produced
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.topic_requests import (
     LOG_END,
@@ -85,6 +86,7 @@ ASKED: dict[str, Request[Any]] = {
         EndTransaction("x", 5, 6, True),
         ListTransactions(["Ongoing"], 7, "x.*"),
         InitProducerId("x", 5),
+        AddPartitionsToTransaction("x", 5, 6, [TP, TopicPartition("t", 2)]),
         AddOffsetsToTransaction("x", 5, 6, "g"),
         CommitOffsetsInTransaction("x", 5, 6, "g", {TP: OffsetToCommit(8, -1, "m")}),
     )
@@ -139,8 +141,16 @@ BYTES = {
     ("EndTxn", 4): "02 78 0000000000000005 0006 01 00",
     ("ListTransactions", 1): "02 08 4f6e676f696e67 01 0000000000000007 00",
     ("ListTransactions", 2): "02 08 4f6e676f696e67 01 0000000000000007 04 782e2a 00",
+    ("InitProducerId", 0): "0001 78 00000005",
+    ("InitProducerId", 1): "0001 78 00000005",
+    ("InitProducerId", 2): "02 78 00000005 00",
     ("InitProducerId", 3): "02 78 00000005 ffffffffffffffff ffff 00",
     ("InitProducerId", 4): "02 78 00000005 ffffffffffffffff ffff 00",
+    **{
+        ("AddPartitionsToTxn", version): "0001 78 0000000000000005 0006 00000001 0001 74 00000002 00000001 00000002"
+        for version in range(3)
+    },
+    ("AddPartitionsToTxn", 3): "02 78 0000000000000005 0006 02 02 74 03 00000001 00000002 00 00",
     ("AddOffsetsToTxn", 3): "02 78 0000000000000005 0006 02 67 00",
     ("TxnOffsetCommit", 3): "02 78 02 67 0000000000000005 0006 ffffffff 01 00"
     "02 02 74 02 00000001 0000000000000008 ffffffff 02 6d 00 00 00",
@@ -247,7 +257,7 @@ def answer_of(name: str, version: int) -> st.SearchStrategy[tuple[Any, Answer]]:
             return st.builds(InitializedProducer, int16s, int64s, int16s).map(
                 lambda found: (found, answers.initialized(found))
             )
-        case "TxnOffsetCommit":
+        case "TxnOffsetCommit" | "AddPartitionsToTxn":
             return st.dictionaries(partitions, int16s, max_size=4).map(lambda found: (found, answers.commits(found)))
         case "EndTxn" | "AddOffsetsToTxn":
             return int16s.map(lambda found: (found, answers.transaction_end(found)))
@@ -304,6 +314,36 @@ def test_the_coordinators_of_several_transactions_are_found_at_once() -> None:
     assert bytes(out).hex() == "01 03 02 78 02 79 00".replace(" ", "")
     answers.coordinator(found, "x")(answer, 4)
     assert asked.read(Reader(memoryview(bytes(answer)), flexible=True), 4) == {"x": found}
+
+
+def test_a_producer_without_a_transactional_id_asks_with_null() -> None:
+    out = Writer(flexible=False)
+    InitProducerId(None, 5).write(out, 1)
+    assert bytes(out).hex() == "ffff00000005"
+
+
+@pytest.mark.parametrize(("transactional_id", "expected"), [(None, "ffff"), ("x", "0001 78")])
+def test_record_batches_are_sent_by_topic(transactional_id: str | None, expected: str) -> None:
+    batches = {TP: [b"head", b"records"], TopicPartition("u", 0): [b"1"], TopicPartition("t", 2): [b"", b"22"]}
+    body = produce_request(batches, transactional_id=transactional_id, acks=-1, timeout_ms=7)
+    assert any(part is batches[TP][1] for part in body), "large buffers are not copied"
+    expected += "ffff 00000007 00000002"
+    expected += "0001 74 00000002" + "00000001 0000000b" + b"headrecords".hex() + "00000002 00000002" + b"22".hex()
+    expected += "0001 75 00000001" + "00000000 00000001" + b"1".hex()
+    assert b"".join(body).hex() == expected.replace(" ", "")
+
+
+@settings(max_examples=30)
+@given(errors=st.dictionaries(partitions, int16s, max_size=4), throttle_ms=int32s, data=st.data())
+def test_the_answer_about_record_batches_is_read(
+    errors: dict[TopicPartition, int], throttle_ms: int, data: st.DataObject
+) -> None:
+    out = Writer(flexible=False)
+    answers.produced(errors, throttle_ms)(out, 7)
+    assert produced(Reader(memoryview(bytes(out)))) == (throttle_ms, errors)
+    cut = bytes(out)[: data.draw(st.integers(0, len(bytes(out)) - 1))]
+    with pytest.raises(ProtocolError):
+        produced(Reader(memoryview(cut)))
 
 
 @pytest.mark.parametrize("version", [4, 5])

@@ -19,7 +19,6 @@ DEFAULTS = {
     "message.timeout.ms": "120000",
     "topic.metadata.propagation.max.ms": "30000",
     "queue.buffering.max.kbytes": "65536",
-    "queue.buffering.max.messages": "200000",
     "message.max.bytes": "1048576",
     "transaction.timeout.ms": "900000",
     "linger.ms": "5",

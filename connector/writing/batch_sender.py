@@ -1,0 +1,291 @@
+"""Sends record batches to the leaders of their partitions, until each one is written.
+
+Everything happens on the caller's thread.  At most one batch of a partition is in flight, and one request of a broker.
+So a retry sends the same bytes again, with the same sequence number.  The broker recognizes a batch that it has already
+written, and batches of a partition keep their order.
+
+Deliberate: not more in flight.  After a lost request, later batches could arrive first.  A broker without state for a
+producer accepts any first sequence number, and would then refuse the earlier batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection, with_input
+from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.messages import PRODUCE, Buffer
+from pyspark_kafka_group.wire.produce_requests import produce_request, produced
+from pyspark_kafka_group.wire.topic_requests import ClusterMetadata
+from pyspark_kafka_group.wire.types import Address, ProtocolError, TopicPartition
+from pyspark_kafka_group.writing.direct_settings import DirectSettings
+from pyspark_kafka_group.writing.producer_requests import MESSAGE_TIMED_OUT, NO_LEADER, WRITTEN, ProducerRequests
+
+_REQUEST_BYTES = 8 * 1024 * 1024
+"""The size of a request, unless it has only one batch.  Brokers accept 100 MB."""
+
+_CONNECT_S = 10.0
+"""How long connecting may take, with the login."""
+
+_ANSWER_BYTES = 64 * 1024 * 1024
+"""The largest accepted answer.  It has about 30 bytes for each partition."""
+
+
+class Batch(NamedTuple):
+    """A batch to write, and when to stop retrying."""
+
+    buffers: Sequence[Buffer]
+    size: int
+    until: Deadline
+
+
+@dataclass(eq=False, slots=True)
+class _Partition:
+    """A partition, its batches in order, and its leader; None while it is searched for.
+
+    The first batch may be in flight.
+    """
+
+    tp: TopicPartition
+    batches: deque[Batch] = field(default_factory=deque)
+    leader: _Broker | None = None
+    failures: int = 0  # since the last batch was written
+    retry_at: Deadline = field(default_factory=lambda: Deadline.after(0))
+
+
+@dataclass(eq=False, slots=True)
+class _Broker:
+    """A broker, its connection, the partitions that may be sent, and those in flight."""
+
+    address: Address
+    connection: BrokerConnection | None = None
+    ready: dict[_Partition, None] = field(default_factory=dict)
+    sent: list[_Partition] = field(default_factory=list)
+    answer_by: Deadline = field(default_factory=lambda: Deadline.after(0))
+    free_at: Deadline = field(default_factory=lambda: Deadline.after(0))  # it throttles until then
+
+
+class BatchSender:
+    """Sends batches.  Belongs to one thread.
+
+    Parameters
+    ----------
+    settings : DirectSettings
+        The settings of the producer.
+    requests : ProducerRequests
+        Finds leaders, and knows which errors a retry can cure.
+
+    Attributes
+    ----------
+    unwritten_bytes : int
+        The size of the batches that are not written yet.
+    """
+
+    def __init__(self, settings: DirectSettings, requests: ProducerRequests) -> None:
+        self._settings, self._requests = settings, requests
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._brokers: dict[Address, _Broker] = {}
+        self._leaderless: set[_Partition] = set()  # those with batches
+        self.unwritten_bytes = 0
+
+    def close(self) -> None:
+        """Close the connections.  Drops unwritten batches."""
+        for broker in self._brokers.values():
+            if broker.connection is not None:
+                broker.connection.abort()
+                broker.connection = None
+
+    def learn(self, metadata: ClusterMetadata) -> None:
+        """Note the leaders of partitions.  Those with batches stay where they are until their leader refuses."""
+        for topic in metadata.topics:
+            for found in topic.partitions:
+                partition = self._partition(TopicPartition(topic.name, found.number))
+                address = metadata.brokers.get(found.leader)
+                if address is not None and (not partition.batches or partition in self._leaderless):
+                    partition.leader = self._brokers.setdefault(address, _Broker(address))
+
+    def add(self, tp: TopicPartition, batch: Batch) -> None:
+        """Add the next batch of a partition."""
+        partition = self._partition(tp)
+        partition.batches.append(batch)
+        self.unwritten_bytes += batch.size
+        if len(partition.batches) == 1:
+            self._make_ready(partition)
+
+    def step(self, wait_s: float = 0.0) -> None:
+        """Send what can be sent, and take answers.
+
+        Parameters
+        ----------
+        wait_s : float
+            How long to wait for an answer if there is none.
+
+        Raises
+        ------
+        KafkaGroupError
+            If a batch cannot be written.
+        """
+        self._look_for_leaders()
+        for broker in self._brokers.values():
+            if broker.ready and not broker.sent and broker.free_at.passed:
+                self._send(broker)
+        self._receive(wait_s)
+
+    def _partition(self, tp: TopicPartition) -> _Partition:
+        found = self._partitions.get(tp)
+        if found is None:
+            found = self._partitions[tp] = _Partition(tp)
+        return found
+
+    # -- leaders
+
+    def _make_ready(self, partition: _Partition) -> None:
+        if partition.leader is None:
+            self._leaderless.add(partition)
+        else:
+            self._leaderless.discard(partition)
+            partition.leader.ready[partition] = None
+
+    def _look_for_leaders(self) -> None:
+        due = [partition for partition in self._leaderless if partition.retry_at.passed]
+        if not due:
+            return
+        topics = {partition.tp.topic for partition in due}
+        errors: dict[str, int] | None = None
+        try:
+            metadata = self._requests.metadata(topics, min(partition.batches[0].until for partition in due))
+        except (OSError, ProtocolError) as problem:
+            self._requests.note(problem)
+        else:
+            errors = {topic.name: topic.error for topic in metadata.topics}
+            self.learn(metadata)
+            self._requests.prefer_another()
+        for partition in due:
+            if partition.leader is not None:
+                self._make_ready(partition)
+                continue
+            if errors is not None:
+                self._requests.note_code(errors.get(partition.tp.topic) or NO_LEADER, *partition.tp)
+            self._put_off(partition)
+
+    def _put_off(self, partition: _Partition) -> None:
+        """Look for the leader again after a pause, and send the first batch again."""
+        until = partition.batches[0].until
+        if until.passed:
+            raise self._requests.failure(MESSAGE_TIMED_OUT, *partition.tp)
+        pause_s = min(self._settings.pause_s * 2 ** min(partition.failures, 20), self._settings.longest_pause_s)
+        partition.failures += 1
+        partition.retry_at = min(until, Deadline.after(pause_s))
+        partition.leader = None
+        self._leaderless.add(partition)
+
+    # -- requests
+
+    def _send(self, broker: _Broker) -> None:
+        """Send the first batch of each partition that is ready, up to the size of a request."""
+        size = 0
+        for partition in broker.ready:
+            size += partition.batches[0].size
+            if broker.sent and size > _REQUEST_BYTES:
+                break
+            broker.sent.append(partition)
+        for partition in broker.sent:
+            del broker.ready[partition]
+        until = min(partition.batches[0].until for partition in broker.sent)
+        body = produce_request(
+            {partition.tp: partition.batches[0].buffers for partition in broker.sent},
+            transactional_id=self._settings.transactional_id,
+            acks=self._settings.acks,
+            timeout_ms=int(self._settings.request_s * 1000),
+        )
+        try:
+            connection = self._connection(broker, until)
+            connection.begin(PRODUCE, body, until.within(self._settings.answer_s))
+        except (OSError, ProtocolError) as problem:
+            self._lose(broker, problem)
+        else:
+            broker.answer_by = until.within(self._settings.answer_s)
+
+    def _connection(self, broker: _Broker, until: Deadline) -> BrokerConnection:
+        """Return a connection without a request in flight."""
+        found = broker.connection
+        if found is not None and found.is_idle() and not found.good_until.passed:
+            return found
+        if found is not None:
+            found.close()
+            broker.connection = None
+        broker.connection = BrokerConnection(
+            broker.address,
+            self._settings.client_id,
+            self._settings.answer_s,
+            self._settings.security,
+            needed=(PRODUCE,),
+            begin_s=until.within(_CONNECT_S).left_s,
+            most_bytes=_ANSWER_BYTES,
+        )
+        return broker.connection
+
+    def _receive(self, wait_s: float) -> None:
+        """Take the answers that have arrived."""
+        until = Deadline.after(wait_s)
+        running = {broker.connection: broker for broker in self._brokers.values() if broker.connection and broker.sent}
+        if wait_s:
+            until = min([until, *self._next_times()])
+        if not running:
+            if wait_s:
+                time.sleep(until.left_s)
+            return
+        for connection in with_input(running, until.left_s if wait_s else 0):
+            self._take_answer(connection, running[connection])
+        for broker in running.values():
+            if broker.sent and broker.answer_by.passed:
+                self._lose(broker, TimeoutError(f"no answer from {broker.address}"))
+
+    def _next_times(self) -> Iterable[Deadline]:
+        """Yield when there will be something to do, without an answer."""
+        for partition in self._leaderless:
+            yield partition.retry_at
+        for broker in self._brokers.values():
+            if broker.sent:
+                yield broker.answer_by
+            elif broker.ready:
+                yield broker.free_at
+
+    def _take_answer(self, connection: BrokerConnection, broker: _Broker) -> None:
+        try:
+            # Deliberate: not only until `answer_by`.  The caller may have been away, and the answer has arrived.
+            answer = produced(connection.end(Deadline.after(self._settings.answer_s)))
+            for partition in broker.sent:
+                if partition.tp not in answer.errors:
+                    raise ProtocolError(f"the answer says nothing about {partition.tp}")
+        except (OSError, ProtocolError) as problem:
+            self._lose(broker, problem)
+            return
+        sent, broker.sent = broker.sent, []
+        broker.free_at = Deadline.after(answer.throttle_ms / 1000)
+        for partition in sent:
+            error = answer.errors[partition.tp]
+            if error in WRITTEN:
+                self.unwritten_bytes -= partition.batches.popleft().size
+                partition.failures = 0
+                if partition.batches:
+                    self._make_ready(partition)
+            else:
+                self._requests.note_code(error, *partition.tp)
+                self._put_off(partition)
+
+    def _lose(self, broker: _Broker, problem: OSError | ProtocolError) -> None:
+        """Give up a connection.  It is unknown what the broker has written."""
+        if broker.connection is not None:
+            # Deliberate: unsent data must not arrive later.
+            broker.connection.abort()
+            broker.connection = None
+        sent, broker.sent = [*broker.sent, *broker.ready], []
+        broker.ready.clear()
+        self._requests.note(problem)
+        for partition in sent:
+            self._put_off(partition)

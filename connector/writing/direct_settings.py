@@ -1,0 +1,218 @@
+"""Which configurations the direct producer supports, and its settings.
+
+librdkafka checks all other configurations, because `producer.MessageProducer` writes with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pyspark_kafka_group.cluster.properties.client_config import reach
+from pyspark_kafka_group.cluster.properties.kafka_properties import OwnConnections, is_in_table, own_connections
+from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.wire.connection_security import Security
+from pyspark_kafka_group.wire.types import Address
+from pyspark_kafka_group.writing.compression import Compression
+
+_MOST = 2**31 - 1
+_BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}  # as librdkafka has them
+
+
+_IN_FLIGHT, _MOST_IN_FLIGHT = "max.in.flight.requests.per.connection", 5
+
+
+class _Range(NamedTuple):
+    """The default of a number, and its limits in librdkafka."""
+
+    usual: int
+    least: int
+    most: int
+
+
+_NUMBERS = {
+    "batch.size": _Range(1_000_000, 1, _MOST),
+    "compression.level": _Range(-1, -1, 12),
+    "message.max.bytes": _Range(1_000_000, 1000, 1_000_000_000),
+    "message.timeout.ms": _Range(300_000, 0, _MOST),
+    "queue.buffering.max.kbytes": _Range(1_048_576, 1, _MOST),
+    "request.timeout.ms": _Range(30_000, 1, 900_000),
+    "retry.backoff.max.ms": _Range(1000, 1, 300_000),
+    "retry.backoff.ms": _Range(100, 1, 300_000),
+    "socket.timeout.ms": _Range(60_000, 10, 300_000),
+    "topic.metadata.propagation.max.ms": _Range(30_000, 0, 3_600_000),
+    "topic.metadata.refresh.interval.ms": _Range(300_000, -1, 3_600_000),
+    "transaction.timeout.ms": _Range(60_000, 1000, _MOST),
+}
+_IGNORED = {
+    "linger.ms": _Range(5, 0, 900_000),  # no batch waits for a clock
+    _IN_FLIGHT: _Range(1_000_000, 1, 1_000_000),  # always 1
+    "queue.buffering.max.messages": _Range(100_000, 0, _MOST),  # rows do not become objects
+}
+"""Numbers without a meaning for this producer.  They must still be valid."""
+_WITH_WORDS = frozenset(
+    {
+        "acks",
+        "client.id",
+        "compression.codec",
+        "compression.type",
+        "delivery.report.only.error",
+        "enable.idempotence",
+        "enable.metrics.push",
+        "partitioner",
+        "transactional.id",
+    }
+)
+_ACKS = {"all": -1, "-1": -1, "1": 1}
+
+
+class DirectSettings(NamedTuple):
+    """The settings of a direct producer.
+
+    Attributes
+    ----------
+    servers, security
+        How to connect.
+    client_id : str
+        The name in the brokers' logs and quotas.
+    acks : int
+        1 for the leader, -1 for all replicas in sync.
+    idempotent : bool
+        Whether the broker recognizes a repeated batch.
+    compression : Compression or None
+        How to compress batches; None for no compression.
+    batch_bytes, record_bytes, buffer_bytes : int
+        The largest batch with more than one record, the largest record, and all records that are not written yet.
+    delivery_s : float
+        How long a batch may take; ``math.inf`` for no limit.
+    request_s, answer_s : float
+        How long the broker may wait for other replicas, and how long a broker may be silent.
+    pause_s, longest_pause_s : float
+        The pause before a retry, which doubles each time.
+    new_topic_s, topic_age_s : float
+        How long to wait for a topic that the cluster does not know, and when to ask for its partitions again.
+    transactional_id : str or None
+        The transactional id; None without transactions.
+    transaction_ms : int
+        How long a transaction may be open, in milliseconds.
+    """
+
+    servers: list[Address]
+    security: Security
+    client_id: str
+    acks: int
+    idempotent: bool
+    compression: Compression | None
+    batch_bytes: int
+    record_bytes: int
+    buffer_bytes: int
+    delivery_s: float
+    request_s: float
+    answer_s: float
+    pause_s: float
+    longest_pause_s: float
+    new_topic_s: float
+    topic_age_s: float
+    transactional_id: str | None
+    transaction_ms: int
+
+
+class NotSupportedError(Exception):
+    """The direct producer does not support a configuration.  The text names the property, without its value."""
+
+
+def direct_settings(config: Mapping[str, str]) -> DirectSettings:
+    """Return the settings of the direct producer.
+
+    Parameters
+    ----------
+    config : mapping of str to str
+        The result of `producer_properties.producer_config`, and the transactional id if there is one.
+
+    Raises
+    ------
+    NotSupportedError
+        If the direct producer does not support the configuration.
+    """
+    for key in config:
+        if key not in _NUMBERS and key not in _IGNORED and key not in _WITH_WORDS and not _concerns_connections(key):
+            raise NotSupportedError(f"kafka.{key} is a property of librdkafka")
+    number = {key: _number(key, limits, config) for key, limits in {**_NUMBERS, **_IGNORED}.items()}
+    acks = _one_of("acks", _ACKS, config, "all")
+    idempotent = _one_of("enable.idempotence", _BOOLEANS, config, "false")
+    _one_of("enable.metrics.push", _BOOLEANS, config, "false")
+    _one_of("partitioner", {"murmur2_random": True}, config, "consistent_random")
+    transactional_id = config.get("transactional.id")
+    if idempotent and (acks == 1 or int(config.get(_IN_FLIGHT, 0)) > _MOST_IN_FLIGHT):
+        raise NotSupportedError(f"kafka.enable.idempotence needs acks=all, and {_IN_FLIGHT} of at most 5")
+    if transactional_id is not None and not idempotent:
+        raise NotSupportedError("transactions need kafka.enable.idempotence")
+    try:
+        reached = reach(config)
+    except OptionError as problem:
+        raise NotSupportedError(f"own connections do not support {problem.option}") from None
+    milliseconds = {key: value / 1000 for key, value in number.items()}
+    buffer_bytes = number["queue.buffering.max.kbytes"] * 1024
+    return DirectSettings(
+        servers=reached.servers,
+        security=reached.security,
+        client_id=config["client.id"],
+        acks=acks,
+        idempotent=idempotent,
+        compression=_compression(config, number["compression.level"]),
+        batch_bytes=number["batch.size"],
+        record_bytes=min(number["message.max.bytes"], buffer_bytes),
+        buffer_bytes=buffer_bytes,
+        delivery_s=milliseconds["message.timeout.ms"] or float("inf"),
+        request_s=milliseconds["request.timeout.ms"],
+        answer_s=min(milliseconds["socket.timeout.ms"], milliseconds["request.timeout.ms"] + _FOR_THE_WAY_S),
+        pause_s=milliseconds["retry.backoff.ms"],
+        longest_pause_s=max(milliseconds["retry.backoff.ms"], milliseconds["retry.backoff.max.ms"]),
+        new_topic_s=milliseconds["topic.metadata.propagation.max.ms"],
+        topic_age_s=milliseconds["topic.metadata.refresh.interval.ms"]
+        if number["topic.metadata.refresh.interval.ms"] >= 0
+        else float("inf"),
+        transactional_id=transactional_id,
+        transaction_ms=number["transaction.timeout.ms"],
+    )
+
+
+_FOR_THE_WAY_S = 1.0
+"""How much longer than the broker this producer waits, so that the broker's own answer comes first."""
+
+
+def _concerns_connections(key: str) -> bool:
+    return is_in_table(key) and own_connections(key) is OwnConnections.USED
+
+
+def _number(key: str, limits: _Range, config: Mapping[str, str]) -> int:
+    if key not in config:
+        return limits.usual
+    try:
+        value = int(config[key])
+    except ValueError:
+        raise NotSupportedError(f"kafka.{key} is not a whole number") from None
+    if not limits.least <= value <= limits.most:
+        raise NotSupportedError(f"kafka.{key} is too small or too large")
+    return value
+
+
+def _one_of(key: str, values: Mapping[str, int], config: Mapping[str, str], usual: str) -> int:
+    value = config.get(key, usual).strip().lower()
+    if value not in values:
+        raise NotSupportedError(f"kafka.{key} has a value that only librdkafka knows")
+    return values[value]
+
+
+def _compression(config: Mapping[str, str], level: int) -> Compression | None:
+    names = [config[key].strip().lower() for key in ("compression.type", "compression.codec") if key in config]
+    if len(names) > 1:
+        raise NotSupportedError("kafka.compression.type and kafka.compression.codec are the same")
+    if names in ([], ["none"]):
+        return None
+    try:
+        return Compression(names[0], level)
+    except ValueError:
+        raise NotSupportedError(
+            "kafka.compression.type or compression.level has a value that only librdkafka knows"
+        ) from None
