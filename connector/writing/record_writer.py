@@ -10,6 +10,7 @@ import ctypes
 import os
 import struct
 from collections import deque
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,7 +70,8 @@ class Written(NamedTuple):
     tp: TopicPartition | None
 
 
-class Records(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Records:
     """The records of a batch, without its header and uncompressed.
 
     Attributes
