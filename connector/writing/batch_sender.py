@@ -23,9 +23,10 @@ from pyspark_kafka_group.wire.produce_requests import produce_request, produced
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata
 from pyspark_kafka_group.wire.types import Address, ProtocolError, TopicPartition
 from pyspark_kafka_group.writing.direct_settings import DirectSettings
+from pyspark_kafka_group.writing.producer import log
 from pyspark_kafka_group.writing.producer_requests import MESSAGE_TIMED_OUT, NO_LEADER, WRITTEN, ProducerRequests
 
-_REQUEST_BYTES = 8 * 1024 * 1024
+_REQUEST_BYTES = 4 * 1024 * 1024
 """The size of a request, unless it has only one batch.  Brokers accept 100 MB."""
 
 _CONNECT_S = 10.0
@@ -174,12 +175,12 @@ class BatchSender:
 
     def _put_off(self, partition: _Partition) -> None:
         """Look for the leader again after a pause, and send the first batch again."""
-        until = partition.batches[0].until
-        if until.passed:
-            raise self._requests.failure(MESSAGE_TIMED_OUT, *partition.tp)
         pause_s = min(self._settings.pause_s * 2 ** min(partition.failures, 20), self._settings.longest_pause_s)
+        if partition.batches[0].until.left_s <= pause_s:
+            raise self._requests.failure(MESSAGE_TIMED_OUT, *partition.tp)
+        log.info("%s: retry because of %s", partition.tp, self._requests.last_error)
         partition.failures += 1
-        partition.retry_at = min(until, Deadline.after(pause_s))
+        partition.retry_at = Deadline.after(pause_s)
         partition.leader = None
         self._leaderless.add(partition)
 
@@ -259,11 +260,11 @@ class BatchSender:
         try:
             # Deliberate: not only until `answer_by`.  The caller may have been away, and the answer has arrived.
             answer = produced(connection.end(Deadline.after(self._settings.answer_s)))
-            for partition in broker.sent:
-                if partition.tp not in answer.errors:
-                    raise ProtocolError(f"the answer says nothing about {partition.tp}")
         except (OSError, ProtocolError) as problem:
             self._lose(broker, problem)
+            return
+        if any(partition.tp not in answer.errors for partition in broker.sent):
+            self._lose(broker, ProtocolError("an answer about other partitions"))
             return
         sent, broker.sent = broker.sent, []
         broker.free_at = Deadline.after(answer.throttle_ms / 1000)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TypeVar
 
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata

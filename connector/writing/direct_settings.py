@@ -139,7 +139,7 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings:
             raise NotSupportedError(f"kafka.{key} is a property of librdkafka")
     number = {key: _number(key, limits, config) for key, limits in {**_NUMBERS, **_IGNORED}.items()}
     acks = _one_of("acks", _ACKS, config, "all")
-    idempotent = _one_of("enable.idempotence", _BOOLEANS, config, "false")
+    idempotent = bool(_one_of("enable.idempotence", _BOOLEANS, config, "false"))
     _one_of("enable.metrics.push", _BOOLEANS, config, "false")
     _one_of("partitioner", {"murmur2_random": True}, config, "consistent_random")
     transactional_id = config.get("transactional.id")

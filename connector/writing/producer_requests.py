@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, TypeVar
 
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, KafkaGroupError
+from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.cluster_connections import ClusterConnections
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -132,7 +133,7 @@ class ProducerRequests:
             raise BrokerError(
                 f"Option 'kafka.bootstrap.servers': {text}. Use a cluster of that version or a newer one."
             )
-        self.last_error = text
+        self.last_error = redact(text, self._config)
 
     def note_code(self, code: int, topic: str = "", partition: int = -1) -> None:
         """Note an error code.  Raise its meaning if no retry cures it."""
@@ -208,14 +209,15 @@ class ProducerRequests:
             nonlocal is_missing
             is_missing = False
             found = self.metadata(topics, deadline)
-            for topic in found.topics:
-                code = topic.error or (0 if topic.partitions else NO_LEADER)
+            codes = {topic.name: topic.error or (0 if topic.partitions else NO_LEADER) for topic in found.topics}
+            for topic in topics:
+                code = codes.get(topic, _NO_TOPIC)
                 if code:
                     is_missing = code in (_NO_TOPIC, NO_LEADER)
                     if is_missing and until.passed:
-                        raise self.failure(UNKNOWN_TOPIC, topic.name)
+                        raise self.failure(UNKNOWN_TOPIC, topic)
                     self.prefer_another()
-                    return code, topic.name, found
+                    return code, topic, found
             return 0, "", found
 
         return self._again(

@@ -148,12 +148,11 @@ def test_more_than_the_producer_holds_waits_for_room(mock: MockKafka, kind: type
 @given(data=st.data())
 def test_both_write_the_same(mock: MockKafka, topic: str, data: st.DataObject) -> None:
     header = st.fixed_dictionaries({"key": st.text(max_size=3), "value": st.none() | st.binary(max_size=3)})
-    row = st.tuples(
-        st.none() | st.binary(max_size=5),
-        st.none() | st.text(max_size=5),
-        st.just(topic),
-        st.integers(0, PARTITIONS - 1),
-        st.none() | st.lists(header, max_size=3),
+    key, text = st.binary(max_size=5), st.none() | st.text(max_size=5)
+    headers = st.none() | st.lists(header, max_size=3)
+    place = st.integers(0, PARTITIONS - 1)
+    row = st.tuples(st.none() | key, text, st.just(topic), place, headers) | st.tuples(
+        key, text, st.just(topic), st.none(), headers
     )
     rows = data.draw(st.lists(row, min_size=1, max_size=30))
     start = data.draw(st.integers(0, len(rows) - 1))

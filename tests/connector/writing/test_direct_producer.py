@@ -1,0 +1,422 @@
+"""The direct producer with brokers that fail, move leaders and lose connections: each record is written once."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyspark_kafka_group.columns.native_library import READER_OVERRIDE
+from pyspark_kafka_group.offsets.errors import AuthenticationError, DeliveryError, KafkaGroupError
+from pyspark_kafka_group.wire.error_codes import error_code
+from pyspark_kafka_group.wire.group_requests import Coordinator
+from pyspark_kafka_group.wire.offset_transactions import InitializedProducer
+from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, TopicMetadata
+from pyspark_kafka_group.wire.types import Address, TopicPartition
+from pyspark_kafka_group.writing.direct_producer import DirectProducer
+from pyspark_kafka_group.writing.direct_settings import NotSupportedError, direct_settings
+from pyspark_kafka_group.writing.producer import MessageProducer
+from pyspark_kafka_group.writing.producer_cache import open_producer
+from pyspark_kafka_group.writing.producer_properties import producer_config
+from pyspark_kafka_group.writing.record_rows import RecordColumns, Rows, record_rows
+from tests.connector.writing.sink_brokers import (
+    ADD,
+    FIND,
+    INIT,
+    METADATA,
+    PRODUCER,
+    HangUp,
+    Refuse,
+    SinkBrokers,
+    sink_brokers,
+)
+from tests.wire import answers
+from tests.wire.fake_broker import HANG_UP, SILENCE
+
+TRANSACTIONAL = 0x10
+
+
+@pytest.fixture
+def brokers() -> Iterator[SinkBrokers]:
+    with sink_brokers(2) as made:
+        yield made
+
+
+def producer_of(brokers: SinkBrokers, **more: str) -> DirectProducer:
+    """Return a producer that retries fast."""
+    given = {"bootstrap.servers": brokers.bootstrap_servers, "retry.backoff.ms": "5", "retry.backoff.max.ms": "20"}
+    config = producer_config(given | {key.replace("__", "."): value for key, value in more.items()})
+    return DirectProducer({**config, **({"transactional.id": "x"} if "transactional__id" in more else {})})
+
+
+def rows(values: list[bytes], partitions: list[int] | None = None) -> Rows:
+    columns: dict[str, Any] = {"value": pa.array(values, pa.binary())}
+    if partitions is not None:
+        columns["partition"] = pa.array(partitions, pa.int32())
+    where = RecordColumns(value=0, partition=None if partitions is None else 1)
+    return record_rows(pa.record_batch(columns), where, "t")
+
+
+def numbered(count: int, since: int = 0) -> list[bytes]:
+    return [b"%d" % n for n in range(since, since + count)]
+
+
+def write(producer: DirectProducer, values: list[bytes], *, flush: bool = True) -> None:
+    producer.send(rows(values, [0] * len(values)))
+    if flush:
+        producer.flush()
+
+
+PASSING = (
+    "NOT_LEADER_OR_FOLLOWER",
+    "LEADER_NOT_AVAILABLE",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+    "NOT_ENOUGH_REPLICAS",
+    "REQUEST_TIMED_OUT",
+    "KAFKA_STORAGE_ERROR",
+    "FENCED_LEADER_EPOCH",
+)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *(Refuse(name) for name in PASSING),
+        Refuse("NOT_ENOUGH_REPLICAS_AFTER_APPEND", stores=True),
+        Refuse("REQUEST_TIMED_OUT", stores=True),
+        HangUp(stores=True),
+        HangUp(stores=False),
+    ],
+    ids=str,
+)
+def test_a_passing_fault_neither_loses_nor_repeats_nor_reorders(brokers: SinkBrokers, fault: Refuse | HangUp) -> None:
+    brokers.faults = deque([None, fault, fault, fault, None, fault])
+    producer = producer_of(brokers, batch__size="200")
+    write(producer, numbered(500))
+    producer.close()
+    assert brokers.values() == numbered(500)
+    batches: dict[int, set[bytes]] = {}
+    for sent in brokers.sent:
+        [data] = sent.batches.values()
+        batches.setdefault(int.from_bytes(data[53:57], "big"), set()).add(data)
+    assert all(len(found) == 1 for found in batches.values()), "a retry sends the same bytes"
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    faults=st.lists(
+        st.none()
+        | st.builds(HangUp, st.booleans())
+        | st.builds(Refuse, st.sampled_from([*PASSING, "NOT_ENOUGH_REPLICAS_AFTER_APPEND"]), st.booleans()),
+        max_size=12,
+    ),
+    moves=st.lists(st.integers(0, 1), min_size=1, max_size=6),
+    tasks=st.integers(1, 3),
+)
+def test_whatever_happens_each_partition_has_its_records_once_in_order(
+    faults: list[Refuse | HangUp | None], moves: list[int], tasks: int
+) -> None:
+    """Leaders also move, and the producer is used for several tasks."""
+    with sink_brokers(2, partitions=3) as brokers:
+        brokers.faults = deque(faults)
+        brokers.leader = lambda partition: (moves[min(len(brokers.sent) // 3, len(moves) - 1)] + partition) % 2
+        producer = producer_of(brokers, batch__size="150")
+        for task in range(tasks):
+            values = numbered(200, task * 200)
+            producer.send(rows(values, [n % 3 for n in range(200)]))
+            producer.flush()
+            for partition in range(3):
+                done = [v for n, v in enumerate(numbered((task + 1) * 200)) if (n % 200) % 3 == partition]
+                assert brokers.values(partition) == done
+        producer.close()
+
+
+def test_a_leader_that_moves_in_the_middle_of_a_task_is_found_again(brokers: SinkBrokers) -> None:
+    producer = producer_of(brokers, batch__size="200")
+    write(producer, numbered(100))
+    brokers.leader = lambda _: 1
+    write(producer, numbered(100, 100))
+    producer.close()
+    assert brokers.values() == numbered(200)
+    assert brokers.sent[-1].at == brokers.brokers[1].address
+
+
+def test_a_broker_that_closes_idle_connections_is_no_fault(brokers: SinkBrokers) -> None:
+    producer = producer_of(brokers)
+    write(producer, numbered(1))
+    for broker in brokers.brokers:
+        broker.disconnect()
+    time.sleep(0.05)
+    write(producer, numbered(1, 1))
+    producer.close()
+    assert brokers.values() == numbered(2)
+    assert len(brokers.sent) == 2
+
+
+def test_a_silent_broker_is_asked_again_over_another_connection(brokers: SinkBrokers) -> None:
+    brokers.faults = deque([HangUp(stores=True)])
+    answer = brokers._produce
+
+    def silent_once(*given: Any) -> Any:
+        found = answer(*given)
+        return SILENCE if found is HANG_UP else found
+
+    brokers._produce = silent_once  # type: ignore[method-assign]
+    producer = producer_of(brokers, socket__timeout__ms="200")
+    write(producer, numbered(5))
+    producer.close()
+    assert brokers.values() == numbered(5)
+
+
+@pytest.mark.parametrize("fault", [Refuse("NOT_ENOUGH_REPLICAS"), HangUp(stores=False)], ids=str)
+def test_a_fault_that_lasts_longer_than_the_delivery_timeout_fails_the_task(
+    brokers: SinkBrokers, fault: Refuse | HangUp
+) -> None:
+    brokers.faults = deque([fault] * 10_000)
+    producer = producer_of(brokers, delivery__timeout__ms="400")
+    began = time.monotonic()
+    with pytest.raises(
+        DeliveryError, match=r"_MSG_TIMED_OUT.*last error: (t-0: NOT_ENOUGH_REPLICAS|the broker closed)"
+    ):
+        write(producer, numbered(1))
+    assert 0.3 < time.monotonic() - began < 5
+    with pytest.raises(DeliveryError, match="_MSG_TIMED_OUT"):  # it does not continue after a failure
+        write(producer, numbered(1))
+    producer.close()
+
+
+def test_an_error_that_no_retry_cures_fails_the_task_at_once(brokers: SinkBrokers) -> None:
+    for name, kind, text in (
+        ("TOPIC_AUTHORIZATION_FAILED", AuthenticationError, "Grant the user of this query WRITE"),
+        ("OUT_OF_ORDER_SEQUENCE_NUMBER", DeliveryError, "t-0: .*Spark may repeat the task"),
+        ("MESSAGE_TOO_LARGE", DeliveryError, "max.message.bytes"),
+        ("INVALID_RECORD", DeliveryError, "cleanup.policy=compact"),
+        ("INVALID_PRODUCER_EPOCH", DeliveryError, "Another attempt of this task has begun"),
+    ):
+        brokers.faults = deque([Refuse(name)])
+        producer = producer_of(brokers)
+        with pytest.raises(kind, match=text):
+            write(producer, numbered(1))
+        producer.close()
+
+
+def test_a_topic_that_grows_gets_records_in_its_new_partitions(brokers: SinkBrokers) -> None:
+    producer = producer_of(brokers)
+    write(producer, numbered(1))
+    brokers.partitions = 3
+    producer.send(rows(numbered(1, 1), [2]))
+    producer.flush()
+    assert brokers.values(2) == numbered(1, 1)
+    with pytest.raises(DeliveryError, match="_UNKNOWN_PARTITION") as raised:
+        producer.send(rows(numbered(1), [3]))
+    assert (raised.value.topic, raised.value.partition) == ("t", 3)
+    producer.close()
+
+
+def test_old_metadata_is_asked_for_again(brokers: SinkBrokers) -> None:
+    producer = producer_of(brokers, **{"topic.metadata.refresh.interval.ms": "1"})
+    write(producer, numbered(1))
+    time.sleep(0.01)
+    asked = brokers.kinds.count("Metadata")
+    write(producer, numbered(1, 1))
+    assert brokers.kinds.count("Metadata") == asked + 1
+    brokers.answers[METADATA] = deque([HANG_UP] * 2)  # known topics do without
+    time.sleep(0.01)
+    write(producer, numbered(1, 2))
+    producer.close()
+    assert brokers.values() == numbered(3)
+
+
+def test_a_new_topic_is_waited_for_and_not_for_ever(brokers: SinkBrokers) -> None:
+    missing = answers.metadata(
+        ClusterMetadata(
+            {0: brokers.brokers[0].address},
+            (TopicMetadata("t", error_code("UNKNOWN_TOPIC_OR_PARTITION"), None, ()),),
+        )
+    )
+    brokers.answers[METADATA] = deque([missing] * 3)
+    producer = producer_of(brokers)
+    write(producer, numbered(1))
+    producer.close()
+    assert brokers.values() == numbered(1)
+    brokers.answers[METADATA] = deque([missing] * 10_000)
+    producer = producer_of(brokers, max__block__ms="100")
+    with pytest.raises(DeliveryError, match=r"_UNKNOWN_TOPIC.*does not exist"):
+        write(producer, numbered(1))
+    producer.close()
+
+
+def test_many_partitions_do_not_take_more_memory_than_was_said() -> None:
+    most, largest = 1024 * 1024, 0
+    with sink_brokers(2, partitions=1000) as brokers:
+        producer = producer_of(brokers, buffer__memory=str(most))
+        for task in range(20):
+            producer.send(rows([b"x" * 200] * 2000, [(task + n) % 1000 for n in range(2000)]))
+            largest = max(largest, producer._sender.unwritten_bytes + producer._writer.open_bytes)
+        producer.flush()
+        producer.close()
+        assert sum(len(brokers.values(partition)) for partition in range(1000)) == 40_000
+    assert largest <= most
+
+
+def test_a_producer_that_is_throttled_waits(brokers: SinkBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    produced = answers.produced
+    monkeypatch.setattr(answers, "produced", lambda errors: produced(errors, 300))
+    producer = producer_of(brokers, batch__size="100")
+    began = time.monotonic()
+    write(producer, [b"x" * 90] * 3)
+    producer.close()
+    assert 0.55 < time.monotonic() - began < 5
+    assert len(brokers.values()) == 3
+
+
+def test_without_idempotence_batches_have_no_numbers(brokers: SinkBrokers) -> None:
+    producer = producer_of(brokers, acks="1")
+    write(producer, numbered(3))
+    producer.close()
+    [[batch]] = brokers.logs.values()
+    assert (batch.first, batch.producer_id) == (-1, -1)
+    assert brokers.sent[0].acks == 1
+    assert "InitProducerId" not in brokers.kinds
+
+
+def test_sequence_numbers_begin_again_after_the_largest(brokers: SinkBrokers) -> None:
+    producer = producer_of(brokers, batch__size="200")
+    producer._sequences[TopicPartition("t", 0)] = 2**31 - 10
+    write(producer, numbered(40))
+    producer.close()
+    [log] = brokers.logs.values()
+    assert [batch.first for batch in log][:2] == [2**31 - 10, (2**31 - 10 + log[0].count) % 2**31]
+
+
+# ---------------------------------------------------------------------------- transactions
+
+
+def test_partitions_are_added_to_the_transaction_before_their_records() -> None:
+    with sink_brokers(1, partitions=3) as brokers:
+        stored = brokers._store
+
+        def check(broker: Any, tp: TopicPartition, data: bytes) -> int:
+            assert tp in brokers.in_transaction
+            return stored(broker, tp, data)
+
+        brokers._store = check  # type: ignore[method-assign]
+        producer = producer_of(brokers, transactional__id="x")
+        producer.begin_transaction()
+        producer.send(rows(numbered(3), [0, 1, 2]))
+        producer.flush()
+        producer.send(rows(numbered(3), [0, 1, 2]))
+        producer.flush()
+        producer.close()
+        assert brokers.kinds.count("AddPartitionsToTxn") == 1
+        assert "EndTxn" not in brokers.kinds
+        assert {sent.transactional_id for sent in brokers.sent} == {"x"}
+        for log in brokers.logs.values():
+            assert [batch.first for batch in log] == [0, 1]
+            assert {(batch.producer_id, batch.attributes) for batch in log} == {(PRODUCER.producer_id, TRANSACTIONAL)}
+
+
+def test_a_coordinator_that_is_busy_moves_or_hangs_up_is_asked_again(brokers: SinkBrokers) -> None:
+    busy = [error_code(name) for name in ("CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR")]
+    unknown = Coordinator(error_code("COORDINATOR_NOT_AVAILABLE"), "", Address("", 0))
+    brokers.answers = {
+        FIND: deque([answers.coordinator(unknown, "x")]),
+        INIT: deque([HANG_UP, *(answers.initialized(InitializedProducer(code, -1, -1)) for code in busy)]),
+        ADD: deque([HANG_UP, *(answers.commits({TopicPartition("t", 0): code}) for code in [*busy, 3])]),
+    }
+    producer = producer_of(brokers, transactional__id="x")
+    producer.begin_transaction()
+    write(producer, numbered(2))
+    producer.close()
+    assert brokers.values() == numbered(2)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "Grant .* on transactional ids"),
+        ("INVALID_TRANSACTION_TIMEOUT", "Lower kafka.transaction.timeout.ms"),
+    ],
+)
+def test_a_transaction_that_is_refused_says_why(brokers: SinkBrokers, name: str, text: str) -> None:
+    brokers.answers[INIT] = deque([answers.initialized(InitializedProducer(error_code(name), -1, -1))])
+    producer = producer_of(brokers, transactional__id="x")
+    with pytest.raises(KafkaGroupError, match=text):
+        producer.begin_transaction()
+    producer.close()
+
+
+# ------------------------------------------------------------------------ which configuration
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"acks": "0"}, "kafka.acks"),
+        ({"partitioner": "consistent"}, "kafka.partitioner"),
+        ({"batch.num.messages": "5"}, "kafka.batch.num.messages"),
+        ({"compression.type": "zstd", "compression.level": "99"}, "kafka.compression.level"),
+        ({"compression.type": "brotli"}, "kafka.compression.type"),
+        ({"compression.type": "gzip", "compression.codec": "gzip"}, "are the same"),
+        ({"batch.size": "0"}, "kafka.batch.size"),
+        ({"request.timeout.ms": "x"}, "kafka.request.timeout.ms"),
+        ({"ssl.curves.list": "P-256"}, "kafka.ssl.curves.list"),
+        ({"acks": "1", "enable.idempotence": "true"}, "needs acks=all"),
+        ({"max.in.flight.requests.per.connection": "6"}, "at most 5"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-1"}, "kafka.sasl.mechanism"),
+    ],
+)
+def test_librdkafka_gets_what_the_direct_producer_does_not_support(properties: dict[str, str], reason: str) -> None:
+    with pytest.raises(NotSupportedError, match=reason):
+        direct_settings(producer_config({"bootstrap.servers": "b:1", **properties}))
+
+
+@pytest.mark.logs_errors("127.0.0.1:1")
+def test_librdkafka_writes_if_a_property_is_unusual() -> None:
+    producer = open_producer(producer_config({"bootstrap.servers": "127.0.0.1:1", "acks": "0"}))
+    assert isinstance(producer, MessageProducer)
+    producer.close()
+
+
+@pytest.mark.logs_errors("127.0.0.1:1")
+def test_librdkafka_writes_if_the_c_code_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(READER_OVERRIDE, "off")
+    producer = open_producer(producer_config({"bootstrap.servers": "127.0.0.1:1"}))
+    assert isinstance(producer, MessageProducer)
+    producer.close()
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_properties_that_change_nothing_else_are_supported(codec: str) -> None:
+    given = {
+        "bootstrap.servers": "b:1",
+        "linger.ms": "100",
+        "max.in.flight.requests.per.connection": "5",
+        "queue.buffering.max.messages": "1000",
+        "compression.type": codec,
+    }
+    found = direct_settings(producer_config(given))
+    assert (found.compression is None) == (codec == "none")
+
+
+def test_no_error_shows_a_secret(brokers: SinkBrokers) -> None:
+    secret = "secret-of-this-test"
+    producer = producer_of(
+        brokers,
+        security__protocol="SASL_PLAINTEXT",
+        sasl__mechanism="PLAIN",
+        sasl__username="u",
+        sasl__password=secret,
+        delivery__timeout__ms="300",
+    )
+    with pytest.raises(KafkaGroupError) as raised:
+        write(producer, numbered(1))
+    producer.close()
+    assert secret not in str(raised.value)
+    assert secret not in repr(producer._settings)
