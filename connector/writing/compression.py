@@ -56,18 +56,24 @@ class Compression:
         arrow_level = None if name == "snappy" or level == USUAL_LEVEL else level
         self._codec = pa.Codec("lz4_raw" if self._lz4 else name, compression_level=arrow_level)
 
-    def compress(self, records: pa.Buffer) -> bytes | pa.Buffer:
+    def compress(self, records: pa.Buffer) -> bytes:
         """Return the compressed records of a batch.  They may be larger than before."""
-        return self._frame(records) if self._lz4 else self._codec.compress(records)
+        return self._frame(records) if self._lz4 else self._compress(records)
+
+    def _compress(self, records: pa.Buffer) -> bytes:
+        # Deliberate: no buffer of Arrow.  It would keep the memory of the largest possible result, and its memoryview
+        # would have that length (pyarrow 26).
+        found: bytes = self._codec.compress(records, asbytes=True)
+        return found
 
     def _frame(self, records: pa.Buffer) -> bytes:
         # Deliberate: not Arrow's own frames.  Their blocks refer to earlier ones, which Kafka's brokers cannot read.
         parts: list[bytes | pa.Buffer] = [_LZ4_HEADER]
         for at in range(0, records.size, _LZ4_BLOCK_BYTES):
             block = records.slice(at, min(_LZ4_BLOCK_BYTES, records.size - at))
-            small = self._codec.compress(block)
-            if small.size < block.size:
-                parts += (small.size.to_bytes(4, "little"), small)
+            small = self._compress(block)
+            if len(small) < block.size:
+                parts += (len(small).to_bytes(4, "little"), small)
             else:
                 parts += ((block.size | _LZ4_AS_IS).to_bytes(4, "little"), block)
         parts.append(_LZ4_END)
