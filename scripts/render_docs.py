@@ -177,9 +177,17 @@ this list, and does not begin with `kafka.`, is an error.
 _PRODUCER = """
 ## Kafka properties
 
-Everything that begins with `kafka.` goes to [librdkafka](https://github.com/confluentinc/librdkafka/blob/master/\
-CONFIGURATION.md) without the prefix: security, compression, batching, and so on. A property that librdkafka does not know is an
-error. Java's security settings, and values by reference: [security](security.md). Some that matter here:
+The names are those of [librdkafka](https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md). A property that
+librdkafka does not know is an error. Java's security settings, and values by reference: [security](security.md).
+
+The sink has two producers. The direct one writes over connections of this project. It supports all properties for connections and
+logins, those of the next table, and these: `kafka.batch.size`, `kafka.compression.type`, `kafka.compression.level`,
+`kafka.request.timeout.ms`, `kafka.socket.timeout.ms`, `kafka.retry.backoff.ms`, `kafka.retry.backoff.max.ms`,
+`kafka.topic.metadata.refresh.interval.ms`. It ignores `kafka.max.in.flight.requests.per.connection` and
+`kafka.queue.buffering.max.messages`.
+
+With any other property, another partitioner or `kafka.acks=0`, librdkafka's producer writes, which is slower. The log of the executor then
+has a WARNING. Some properties that matter here:
 
 """
 

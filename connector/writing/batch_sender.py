@@ -157,10 +157,11 @@ class BatchSender:
             return
         topics = {partition.tp.topic for partition in due}
         errors: dict[str, int] | None = None
+        until = _until(due)
         try:
-            metadata = self._requests.metadata(topics, min(partition.batches[0].until for partition in due))
+            metadata = self._requests.metadata(topics, until)
         except (OSError, ProtocolError) as problem:
-            self._requests.note(problem)
+            self._requests.note(problem, until)
         else:
             errors = {topic.name: topic.error for topic in metadata.topics}
             self.learn(metadata)
@@ -196,7 +197,7 @@ class BatchSender:
             broker.sent.append(partition)
         for partition in broker.sent:
             del broker.ready[partition]
-        until = min(partition.batches[0].until for partition in broker.sent)
+        until = _until(broker.sent)
         body = produce_request(
             {partition.tp: partition.batches[0].buffers for partition in broker.sent},
             transactional_id=self._settings.transactional_id,
@@ -287,6 +288,11 @@ class BatchSender:
             broker.connection = None
         sent, broker.sent = [*broker.sent, *broker.ready], []
         broker.ready.clear()
-        self._requests.note(problem)
+        self._requests.note(problem, _until(sent))
         for partition in sent:
             self._put_off(partition)
+
+
+def _until(partitions: Iterable[_Partition]) -> Deadline:
+    """Return when the time of the first of these batches ends."""
+    return min(partition.batches[0].until for partition in partitions)

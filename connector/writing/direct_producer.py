@@ -165,10 +165,11 @@ class DirectProducer(SinkProducer):
         """Ask for the partitions of known topics.  Continue with the old ones if no broker answers."""
         for topic in topics:
             self._ask_again[topic] = Deadline.after(self._settings.topic_age_s)
+        deadline = Deadline.after(_REFRESH_S)
         try:
-            self._learn(self._requests.metadata(topics, Deadline.after(_REFRESH_S)))
+            self._learn(self._requests.metadata(topics, deadline))
         except (OSError, ProtocolError) as problem:
-            self._requests.note(problem)
+            self._requests.note(problem, deadline)
 
     def _learn(self, metadata: ClusterMetadata) -> None:
         for topic in metadata.topics:

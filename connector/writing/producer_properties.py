@@ -1,6 +1,6 @@
 """The ``kafka.*`` properties of the sink's producers: one table with refusals, defaults and docs.
 
-Other properties go to librdkafka unchanged.  It refuses unknown ones.
+`direct_settings` reads the result.  Other properties go to librdkafka unchanged, which refuses unknown ones.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ProducerProperty:
 
 
 def _java(key: str, instead: str) -> ProducerProperty:
-    why = "it belongs to the Java client, and this sink uses librdkafka."
+    why = "it belongs to the Java client."
     return ProducerProperty(key=key, refusal=Refusal(why=why, instead=instead))
 
 
@@ -113,7 +113,11 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         doc="With `delivery=exactly-once`: how long a task's transaction may stay open, from its first record until "
         "Spark has committed the batch. Brokers allow 15 minutes, unless you change transaction.max.timeout.ms.",
     ),
-    ProducerProperty(key="linger.ms", usual="5"),
+    ProducerProperty(
+        key="linger.ms",
+        usual="5",
+        doc="Only for librdkafka's producer. The direct one sends a batch when it is full, or at the end of the task.",
+    ),
     ProducerProperty(key="client.id", usual="kafka-group-sink"),
     ProducerProperty(key="enable.metrics.push", usual="false"),
     # Deliberate: each report would be a Python object.

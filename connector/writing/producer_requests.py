@@ -122,8 +122,10 @@ class ProducerRequests:
 
         return delivery_error(KafkaError(code, reason), topic, partition, self._config, self.last_error)
 
-    def note(self, problem: OSError | ProtocolError) -> None:
-        """Note the problem of a connection.  Raise its meaning if no retry cures it."""
+    def note(self, problem: OSError | ProtocolError, until: Deadline) -> None:
+        """Note the problem of a connection that was used until a deadline.  Raise its meaning if no retry cures it."""
+        if isinstance(problem, TimeoutError) and until.left_s <= self._settings.pause_s and self.last_error:
+            return  # it had little time: an earlier problem is the cause
         text = str(problem) or type(problem).__name__
         if isinstance(problem, StoppedLoginError):
             raise AuthenticationError(text)
@@ -171,7 +173,7 @@ class ProducerRequests:
                     return answer
                 self.note_code(code, topic)
             except (OSError, ProtocolError) as problem:
-                self.note(problem)
+                self.note(problem, deadline)
             if deadline.left_s <= pause_s:
                 raise self.failure(late(), topic)
             time.sleep(pause_s)

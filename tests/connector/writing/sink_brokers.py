@@ -34,7 +34,7 @@ class StoredBatch(NamedTuple):
     """A batch in a log, and fields of its header."""
 
     first: int
-    count: int
+    records: int
     producer_id: int
     attributes: int
     data: bytes
@@ -142,8 +142,8 @@ class SinkBrokers:
         batches = read_by_topic(request, partition)
         self.sent.append(Sent(broker.address, transactional_id, acks, batches))
         fault = self.faults.popleft() if self.faults else None
-        if fault is None or fault.stores:
-            errors = {tp: self._store(broker, tp, data) for tp, data in batches.items()}
+        stores = fault is None or fault.stores
+        errors = {tp: self._store(broker, tp, data) for tp, data in batches.items()} if stores else {}
         if isinstance(fault, HangUp):
             return HANG_UP
         if fault is not None:
@@ -157,12 +157,14 @@ class SinkBrokers:
         if self.brokers[self.leader(tp.partition)] is not broker:
             return error_code("NOT_LEADER_OR_FOLLOWER")
         fields = _BATCH.unpack_from(data)
-        found = StoredBatch(first=fields[11], count=fields[12], producer_id=fields[9], attributes=fields[5], data=data)
+        found = StoredBatch(
+            first=fields[11], records=fields[12], producer_id=fields[9], attributes=fields[5], data=data
+        )
         log = self.logs.setdefault(tp, [])
         if found.producer_id >= 0:
-            if any(stored.first == found.first and stored.count == found.count for stored in log[-5:]):
+            if any(stored.first == found.first and stored.records == found.records for stored in log[-5:]):
                 return error_code("DUPLICATE_SEQUENCE_NUMBER")
-            if log and (log[-1].first + log[-1].count) % 2**31 != found.first:
+            if log and (log[-1].first + log[-1].records) % 2**31 != found.first:
                 return error_code("OUT_OF_ORDER_SEQUENCE_NUMBER")
         log.append(found)
         return 0
@@ -172,7 +174,7 @@ class SinkBrokers:
         found = []
         for batch in self.logs.get(TopicPartition(self.topic, partition), []):
             at = _BATCH.size
-            for _ in range(batch.count):
+            for _ in range(batch.records):
                 length, at = _varint(batch.data, at)
                 end = at + length
                 _, at = _varint(batch.data, at + 1)

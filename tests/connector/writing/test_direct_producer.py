@@ -167,7 +167,7 @@ def test_a_silent_broker_is_asked_again_over_another_connection(brokers: SinkBro
         found = answer(*given)
         return SILENCE if found is HANG_UP else found
 
-    brokers._produce = silent_once  # type: ignore[method-assign]
+    brokers._produce = silent_once  # type: ignore[assignment, method-assign]
     producer = producer_of(brokers, socket__timeout__ms="200")
     write(producer, numbered(5))
     producer.close()
@@ -292,7 +292,7 @@ def test_sequence_numbers_begin_again_after_the_largest(brokers: SinkBrokers) ->
     write(producer, numbered(40))
     producer.close()
     [log] = brokers.logs.values()
-    assert [batch.first for batch in log][:2] == [2**31 - 10, (2**31 - 10 + log[0].count) % 2**31]
+    assert [batch.first for batch in log][:2] == [2**31 - 10, (2**31 - 10 + log[0].records) % 2**31]
 
 
 # ---------------------------------------------------------------------------- transactions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +33,8 @@ SCHEMA = pa.schema(
         ("headers", HEADERS),
     ]
 )
-KINDS = [DirectProducer, MessageProducer]
+Kind = Callable[[Mapping[str, str]], SinkProducer]
+KINDS: list[Kind] = [DirectProducer, MessageProducer]
 
 # The results of org.apache.kafka.common.utils.Utils.murmur2 in Kafka's own UtilsTest.  The partitioner clears their
 # sign bit.
@@ -54,7 +55,7 @@ def mock() -> Iterator[MockKafka]:
 
 
 @pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> type[SinkProducer]:
+def kind(request: pytest.FixtureRequest) -> Kind:
     return request.param  # type: ignore[no-any-return]
 
 
@@ -103,7 +104,7 @@ def test_the_direct_one_is_the_default_here(mock: MockKafka) -> None:
     producer.close()
 
 
-def test_every_kind_of_row_arrives(mock: MockKafka, kind: type[SinkProducer], topic: str) -> None:
+def test_every_kind_of_row_arrives(mock: MockKafka, kind: Kind, topic: str) -> None:
     rows = [
         (b"k", "v", topic, 3, None),
         (b"", "", topic, 3, []),
@@ -129,7 +130,7 @@ def test_every_kind_of_row_arrives(mock: MockKafka, kind: type[SinkProducer], to
     )
 
 
-def test_keys_go_where_javas_producer_puts_them(mock: MockKafka, kind: type[SinkProducer], topic: str) -> None:
+def test_keys_go_where_javas_producer_puts_them(mock: MockKafka, kind: Kind, topic: str) -> None:
     producer = kind(config(mock))
     write(producer, batch([(key, "v", topic, None, None) for key in MURMUR2]))
     producer.close()
@@ -137,7 +138,7 @@ def test_keys_go_where_javas_producer_puts_them(mock: MockKafka, kind: type[Sink
     assert found == {key: (value & 0x7FFFFFFF) % PARTITIONS for key, value in MURMUR2.items()}
 
 
-def test_more_than_the_producer_holds_waits_for_room(mock: MockKafka, kind: type[SinkProducer], topic: str) -> None:
+def test_more_than_the_producer_holds_waits_for_room(mock: MockKafka, kind: Kind, topic: str) -> None:
     producer = kind(config(mock, **{"buffer.memory": "16384"}))
     write(producer, batch([(None, "x" * 1500, topic, 0, None)] * 300))
     producer.close()
@@ -182,7 +183,7 @@ def ends(mock: MockKafka, topic: str) -> dict[int, int]:
     ],
 )
 def test_what_cannot_be_written_names_topic_error_and_remedy(
-    mock: MockKafka, kind: type[SinkProducer], topic: str, row: tuple[Any, ...], code: str, remedy: str
+    mock: MockKafka, kind: Kind, topic: str, row: tuple[Any, ...], code: str, remedy: str
 ) -> None:
     producer = kind(config(mock))
     with pytest.raises(DeliveryError) as raised:
@@ -192,9 +193,7 @@ def test_what_cannot_be_written_names_topic_error_and_remedy(
     assert remedy in str(raised.value)
 
 
-def test_a_record_that_never_fits_is_told_and_not_waited_for(
-    mock: MockKafka, kind: type[SinkProducer], topic: str
-) -> None:
+def test_a_record_that_never_fits_is_told_and_not_waited_for(mock: MockKafka, kind: Kind, topic: str) -> None:
     producer = kind(config(mock, **{"buffer.memory": "16384"}))
     small, large = (None, "x" * 10_000, None, 0, None), (None, "x" * 20_000, None, 1, None)
     with pytest.raises(DeliveryError, match=r"MSG_SIZE_TOO_LARGE.*kafka\.buffer\.memory") as raised:
@@ -204,7 +203,7 @@ def test_a_record_that_never_fits_is_told_and_not_waited_for(
 
 
 @pytest.mark.logs_errors("Topic authorization failed")
-def test_a_failed_transaction_says_why(mock: MockKafka, kind: type[SinkProducer], topic: str) -> None:
+def test_a_failed_transaction_says_why(mock: MockKafka, kind: Kind, topic: str) -> None:
     """Its records fail because the transaction was aborted, but this error does not help users."""
     producer = kind({**config(mock), "transactional.id": topic})
     producer.begin_transaction()
@@ -216,7 +215,7 @@ def test_a_failed_transaction_says_why(mock: MockKafka, kind: type[SinkProducer]
 
 
 @pytest.mark.logs_errors("old epoch|fenced")
-def test_a_producer_whose_place_was_taken_says_so(mock: MockKafka, kind: type[SinkProducer], topic: str) -> None:
+def test_a_producer_whose_place_was_taken_says_so(mock: MockKafka, kind: Kind, topic: str) -> None:
     producer = kind({**config(mock), "transactional.id": topic})
     producer.begin_transaction()
     mock.push_errors(ADD_PARTITIONS_TO_TXN, KafkaError.INVALID_PRODUCER_EPOCH)
@@ -229,7 +228,7 @@ def test_a_producer_whose_place_was_taken_says_so(mock: MockKafka, kind: type[Si
 
 
 @pytest.mark.logs_errors("127.0.0.1:1")
-def test_an_unreachable_cluster_is_told_in_bounded_time(kind: type[SinkProducer]) -> None:
+def test_an_unreachable_cluster_is_told_in_bounded_time(kind: Kind) -> None:
     producer = kind(producer_config({"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": "300"}))
     with pytest.raises(DeliveryError, match=r"Check kafka\.bootstrap\.servers"):
         write(producer, batch([(None, "v", None, None, None)]), "t")
