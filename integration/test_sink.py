@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,7 @@ from pyspark_kafka_group.writing.producer_properties import producer_config
 from pyspark_kafka_group.writing.record_rows import RecordColumns, Rows, record_rows
 from pyspark_kafka_group.writing.row_digest import digest_of
 
-TXN_OFFSET_COMMIT = 28  # Kafka's API key
+PRODUCE, TXN_OFFSET_COMMIT = 0, 28  # Kafka's API keys
 
 EXACTLY_ONCE = {"delivery": "exactly-once"}
 
@@ -351,6 +353,69 @@ def test_of_two_drivers_one_decides(kafka: Kafka, query: Query) -> None:
         with pytest.raises(SinkTransactionError, match="checkpoint is in use twice"):
             query.commit(mine, 0)
     wait_for_values(kafka, query.topic, {"a": 1, "b": 1})
+
+
+# ---------------------------------------------------------------------- faults, without Spark
+
+
+def test_a_request_that_arrives_late_is_not_written_twice(group: str) -> None:
+    """The connection breaks, and the producer sends the batch again before the broker gets the first request."""
+    with LocalKafka(proxied=True) as cluster, ThreadPoolExecutor(1) as thread:
+        cluster.create_topic("t", 1)
+        query = Query(cluster, "t", group, kafka__bootstrap__servers=cluster.proxied_bootstrap_servers)
+        producer = open_producer(producer_config(query.settings.properties))
+        query.send(producer, ["a"])
+        for number in range(3):
+            held = cluster.proxy.hold(PRODUCE)
+            sent = thread.submit(query.send, producer, [f"b{number}", f"c{number}"])
+            assert held.wait(10), "no request"
+            held.disconnect()
+            sent.result()
+            held.release()
+            query.send(producer, [f"d{number}"])
+        producer.close()
+        time.sleep(1)  # no event to wait for: the broker answers on a closed connection
+        found = [(record.value or b"").decode() for record in cluster.read("t")]
+        assert found == ["a", *(f"{letter}{number}" for number in range(3) for letter in "bcd")]
+
+
+def test_leaders_that_die_lose_repeat_and_reorder_nothing(group: str) -> None:
+    with LocalKafka(3) as cluster, ThreadPoolExecutor(1) as thread:
+        cluster.create_topic("t", 3, replication_factor=3, config={"min.insync.replicas": "2"})
+        query = Query(cluster, "t", group)
+        producer = open_producer(producer_config({**query.settings.properties, "batch.size": "1000"}))
+        ends = threading.Event()
+
+        def write() -> int:
+            count = 0
+            while not ends.is_set():
+                rows = pa.record_batch(
+                    {
+                        "value": pa.array([str(n) for n in range(count, count + 300)], pa.string()),
+                        "partition": pa.array([n % 3 for n in range(count, count + 300)], pa.int32()),
+                    }
+                )
+                producer.send(record_rows(rows, RecordColumns(value=0, partition=1), "t"))
+                producer.flush()
+                count += 300
+                time.sleep(0.01)
+            return count
+
+        writing = thread.submit(write)
+        try:
+            for broker_id in (1, 2, 3):
+                time.sleep(2)
+                cluster.kill(broker_id)
+                time.sleep(2)
+                cluster.restart(broker_id)
+        finally:
+            ends.set()
+        count = writing.result()
+        producer.close()
+        found: dict[int, list[str]] = {0: [], 1: [], 2: []}
+        for record in cluster.read("t"):
+            found[record.partition].append((record.value or b"").decode())
+        assert found == {number: [str(n) for n in range(number, count, 3)] for number in range(3)}
 
 
 # ---------------------------------------------------------------------------- with Spark

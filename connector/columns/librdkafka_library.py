@@ -1,4 +1,4 @@
-"""Creates clients of librdkafka through its public C interface, in the library that confluent-kafka has loaded.
+"""Creates consumers of librdkafka through its public C interface, in the library that confluent-kafka has loaded.
 
 Nothing here depends on the layout of confluent-kafka's Python objects.  All calls release the GIL.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark_kafka_group.offsets.client_log import ClientLog
 
-PRODUCER, CONSUMER = range(2)  # rd_kafka_type_t
+_CONSUMER = 1  # rd_kafka_type_t
 FATAL = -150  # RD_KAFKA_RESP_ERR__FATAL
 TEXT_BYTES = 512
 
@@ -101,12 +101,10 @@ class RefusedError(Exception):
 
 
 class LibrdkafkaHandle:
-    """A client of librdkafka.  One thread at a time uses it.
+    """A consumer of librdkafka.  One thread at a time uses it.
 
     Parameters
     ----------
-    kind : int
-        `PRODUCER` or `CONSUMER`.
     config : mapping of str to str
         The configuration of the client.
     signatures : Signatures
@@ -123,7 +121,7 @@ class LibrdkafkaHandle:
     """
 
     def __init__(
-        self, kind: int, config: Mapping[str, str], signatures: Signatures, callbacks: Mapping[str, Any], log: ClientLog
+        self, config: Mapping[str, str], signatures: Signatures, callbacks: Mapping[str, Any], log: ClientLog
     ) -> None:
         kafka = self.kafka = load(signatures)
         self._callbacks = callbacks  # kept alive: librdkafka calls them
@@ -137,7 +135,7 @@ class LibrdkafkaHandle:
                 raise RefusedError(text_of(problem.value))
         for register, callback in callbacks.items():
             getattr(kafka, register)(settings, callback)
-        handle: int | None = kafka.rd_kafka_new(kind, settings, problem, TEXT_BYTES)
+        handle: int | None = kafka.rd_kafka_new(_CONSUMER, settings, problem, TEXT_BYTES)
         if not handle:
             kafka.rd_kafka_conf_destroy(settings)  # rd_kafka_new takes it over only if it succeeds
             raise RefusedError(text_of(problem.value))

@@ -19,7 +19,6 @@ from pyspark_kafka_group.columns import chunk_reader as chunks
 from pyspark_kafka_group.columns.chunk_reader import CHUNKS, KAFKA_FUNCTIONS, ChunkReader, functions_at
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
 from pyspark_kafka_group.columns.librdkafka_library import (
-    CONSUMER,
     FATAL,
     LibrdkafkaHandle,
     OnError,
@@ -108,7 +107,7 @@ class LibrdkafkaClient(ReaderClient):
         library = CHUNKS.library
         assert library is not None
         callbacks = {"rd_kafka_conf_set_error_cb": _error_callback(self.errors)}
-        self._consumer = LibrdkafkaHandle(CONSUMER, config, _SIGNATURES, callbacks, ClientLog(log, config))
+        self._consumer = LibrdkafkaHandle(config, _SIGNATURES, callbacks, ClientLog(log, config))
         self._kafka, self._handle = self._consumer.kafka, self._consumer.handle
         # All events of the client come through one queue, so that reading serves all of them.
         self._kafka.rd_kafka_poll_set_consumer(self._handle)

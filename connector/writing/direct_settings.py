@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark_kafka_group.cluster.properties.client_config import reach
-from pyspark_kafka_group.cluster.properties.kafka_properties import OwnConnections, is_in_table, own_connections
+from pyspark_kafka_group.cluster.properties.kafka_properties import (
+    EVERY_CLIENT,
+    OwnConnections,
+    applies_to,
+    is_in_table,
+    own_connections,
+)
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.types import Address
@@ -63,6 +69,8 @@ _WITH_WORDS = frozenset(
         "transactional.id",
     }
 )
+_OF_PRODUCERS = _NUMBERS.keys() | _IGNORED.keys() | _WITH_WORDS
+
 _ACKS = {"all": -1, "-1": -1, "1": 1}
 
 
@@ -135,7 +143,7 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings:
         If the direct producer does not support the configuration.
     """
     for key in config:
-        if key not in _NUMBERS and key not in _IGNORED and key not in _WITH_WORDS and not _concerns_connections(key):
+        if key not in _OF_PRODUCERS and not _concerns_connections(key):
             raise NotSupportedError(f"kafka.{key} is a property of librdkafka")
     number = {key: _number(key, limits, config) for key, limits in {**_NUMBERS, **_IGNORED}.items()}
     acks = _one_of("acks", _ACKS, config, "all")
@@ -181,8 +189,14 @@ _FOR_THE_WAY_S = 1.0
 """How much longer than the broker this producer waits, so that the broker's own answer comes first."""
 
 
+def tunes_librdkafka(config: Mapping[str, str]) -> bool:
+    """Return whether a property tunes librdkafka's connections, and our own ones ignore it."""
+    return any(key not in _OF_PRODUCERS and own_connections(key) is OwnConnections.IGNORED for key in config)
+
+
 def _concerns_connections(key: str) -> bool:
-    return is_in_table(key) and own_connections(key) is OwnConnections.USED
+    used = own_connections(key) is not OwnConnections.NOT_SUPPORTED
+    return is_in_table(key) and used and applies_to(key) == EVERY_CLIENT
 
 
 def _number(key: str, limits: _Range, config: Mapping[str, str]) -> int:

@@ -15,7 +15,7 @@ from functools import cache
 from pyspark_kafka_group.columns.native_library import reader_override
 from pyspark_kafka_group.offsets.client_login import needs_renewals
 from pyspark_kafka_group.writing.direct_producer import DirectProducer
-from pyspark_kafka_group.writing.direct_settings import NotSupportedError, direct_settings
+from pyspark_kafka_group.writing.direct_settings import NotSupportedError, direct_settings, tunes_librdkafka
 from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer, log
 from pyspark_kafka_group.writing.record_writer import RECORD_WRITER
 
@@ -67,7 +67,15 @@ def open_producer(config: Mapping[str, str]) -> SinkProducer:
     except NotSupportedError as problem:
         _say_once(str(problem))
         return MessageProducer(config)
+    if tunes_librdkafka(config):
+        _check(frozenset(item for item in config.items() if item[0] != "transactional.id"))
     return DirectProducer(config, settings)
+
+
+@cache
+def _check(config: frozenset[tuple[str, str]]) -> None:
+    """Let librdkafka check a configuration with properties that the direct producer ignores."""
+    MessageProducer(dict(config)).close()
 
 
 def _problem() -> str:

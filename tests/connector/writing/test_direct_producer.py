@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyspark_kafka_group.columns.native_library import READER_OVERRIDE
-from pyspark_kafka_group.offsets.errors import AuthenticationError, DeliveryError, KafkaGroupError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, DeliveryError, KafkaGroupError, OptionError
 from pyspark_kafka_group.wire.error_codes import error_code
 from pyspark_kafka_group.wire.group_requests import Coordinator
 from pyspark_kafka_group.wire.offset_transactions import InitializedProducer
@@ -403,6 +403,16 @@ def test_properties_that_change_nothing_else_are_supported(codec: str) -> None:
     }
     found = direct_settings(producer_config(given))
     assert (found.compression is None) == (codec == "none")
+
+
+@pytest.mark.logs_errors("127.0.0.1:1")
+def test_librdkafka_checks_what_tunes_its_connections() -> None:
+    given = {"bootstrap.servers": "127.0.0.1:1", "socket.keepalive.enable": "true", "connections.max.idle.ms": "180000"}
+    producer = open_producer(producer_config(given))
+    assert isinstance(producer, DirectProducer)
+    producer.close()
+    with pytest.raises(OptionError, match=r"kafka\.socket\.keepalive\.enable"):
+        open_producer(producer_config({**given, "socket.keepalive.enable": "maybe"}))
 
 
 def test_no_error_shows_a_secret(brokers: SinkBrokers) -> None:
