@@ -40,6 +40,10 @@ class Deadline:
         """Return the earlier one of this deadline and one in ``seconds`` from now."""
         return min(self, Deadline.after(seconds))
 
+    def later(self, seconds: float) -> Deadline:
+        """Return the deadline that is ``seconds`` after this one."""
+        return Deadline(self._at + seconds)
+
     def share(self, sharers: int) -> Deadline:
         """Return the deadline of the first of several sharers, which each get an equal part of the time left."""
         return Deadline.after(self.left_s / sharers)

@@ -29,6 +29,9 @@ from pyspark_kafka_group.writing.producer_requests import MESSAGE_TIMED_OUT, NO_
 _REQUEST_BYTES = 4 * 1024 * 1024
 """The size of a request, unless it has only one batch.  Brokers accept 100 MB."""
 
+_AWAY_S = 0.1
+"""Shorter pauses of the caller count as time of the batches."""
+
 _CONNECT_S = 10.0
 """How long connecting may take, with the login."""
 
@@ -92,6 +95,7 @@ class BatchSender:
         self._brokers: dict[Address, _Broker] = {}
         self._leaderless: set[_Partition] = set()  # those with batches
         self.unwritten_bytes = 0
+        self._paused_at = time.monotonic()
 
     def close(self) -> None:
         """Close the connections.  Drops unwritten batches."""
@@ -116,6 +120,18 @@ class BatchSender:
         self.unwritten_bytes += batch.size
         if len(partition.batches) == 1:
             self._make_ready(partition)
+
+    def pause(self) -> None:
+        """Note that there will be no steps for some time, because the caller has other work."""
+        self._paused_at = time.monotonic()
+
+    def resume(self) -> None:
+        """Extend the time of all batches by the time since :meth:`pause`, in which no thread could send them."""
+        away_s = time.monotonic() - self._paused_at
+        if away_s < _AWAY_S or not self.unwritten_bytes:
+            return
+        for partition in self._partitions.values():
+            partition.batches = deque(batch._replace(until=batch.until.later(away_s)) for batch in partition.batches)
 
     def step(self, wait_s: float = 0.0) -> None:
         """Send what can be sent, and take answers.

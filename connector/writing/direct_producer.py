@@ -70,11 +70,14 @@ class DirectProducer(SinkProducer):
         """Run a step.  After a failure, raise it again: it is unknown which batches are written."""
         if self._failure is not None:
             raise self._failure
+        self._sender.resume()
         try:
             call(*given)
         except BaseException as problem:
             self._failure = problem
             raise
+        finally:
+            self._sender.pause()
 
     def _send(self, rows: Rows) -> None:
         self._know(rows.topics)

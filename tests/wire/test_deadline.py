@@ -40,6 +40,13 @@ def test_one_that_never_comes(now: SimpleNamespace) -> None:
     assert Deadline.after(1).is_set
 
 
+def test_a_deadline_can_be_extended(now: SimpleNamespace) -> None:
+    now.s += 5
+    passed = Deadline.after(-2)
+    assert (passed.later(3).left_s, passed.later(1).left_s) == (1.0, 0.0)
+    assert not Deadline.after(math.inf).later(3).is_set
+
+
 def test_the_earlier_of_two_is_the_smaller_one(now: SimpleNamespace) -> None:
     whole = Deadline.after(10)
     now.s += 8
