@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,6 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from benchmarks.environment import BenchmarkKafka, Say
-from benchmarks.planning import signals_restored
 from benchmarks.queries import PATIENCE_S, rotated
 from benchmarks.results import Cell, Result
 from pyspark_kafka_group.cluster.cluster import connect
@@ -75,7 +75,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             kafka.create_topic(topic, args.partitions)
             starter = _Starter(kafka.bootstrap_servers, topic, group, protocol, Path(folder))
             busy = {"servers": kafka.bootstrap_servers, "topic": topic, "group": group, "protocol": protocol}
-            with _busy(**busy, members=_OTHER_MEMBERS, per_second=args.per_second) as tell, signals_restored():
+            with _busy(**busy, members=_OTHER_MEMBERS, per_second=args.per_second) as tell, _signals_restored():
                 tell(f"members {args.partitions}")
                 # Start twice: the first start waits for a rebalance, and commits the start of its partitions.
                 own = [starter.start() for _ in range(2)][-1].partitions
@@ -205,3 +205,13 @@ def _busy(**settings: Any) -> Iterator[Callable[[str], str]]:
         finally:
             given.close()
             process.wait(30)
+
+
+@contextlib.contextmanager
+def _signals_restored() -> Iterator[None]:
+    """Restore the signal handler that a reader replaces.  Only Spark's processes need the reader's handler."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)

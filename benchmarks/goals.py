@@ -37,6 +37,7 @@ class Goal(NamedTuple):
 
 _CLASSIC, _CONSUMER = f"{OURS}, classic", f"{OURS}, consumer"
 _EXACTLY_ONCE = f"{OURS}, exactly once"
+_PROTOCOLS = ("classic", "KIP-848, heartbeats of 5 s", "KIP-848, heartbeats of 500 ms")
 
 _READING = ("records_per_s", OURS, BUILTIN, 2.5, False)
 """The goal of each read cell: metric, arm, over, goal, most."""
@@ -144,6 +145,13 @@ GOALS = (
         True,
         {"rebalance delay 0 ms": 1.385},
     ),
+    *(
+        Goal(title, "start", "new application, rebalance delay 0 ms", "over_builtin_s", arm, "", 0.8, True, {})
+        for title, arm in (
+            ("First row, s after the built-in source, classic", _CLASSIC),
+            ("First row, s after the built-in source, consumer", _CONSUMER),
+        )
+    ),
     Goal(
         "Planning, ms", "planning", "10,000 partitions", "plan_ms", OURS, "", 100, True, {"10,000 partitions": 169.047}
     ),
@@ -181,7 +189,7 @@ GOALS = (
         {"100 records/s": 0.6, "10,000 records/s": 0.815},
     ),
     Goal(
-        "Hand-over p50, s",
+        "Hand-over of applications, p50, s",
         "scaling",
         "",
         "hand_over_p50_s",
@@ -191,6 +199,8 @@ GOALS = (
         True,
         {"1 to 2 to 4 to 2 applications": 1.321},
     ),
+    *(Goal("Hand-over of members, p50, s", "hand_over", "", "p50_s", arm, "", 0.3, True, {}) for arm in _PROTOCOLS),
+    *(Goal("Hand-over of members, p99, s", "hand_over", "", "p99_s", arm, "", 1.0, True, {}) for arm in _PROTOCOLS),
 )
 
 
@@ -213,7 +223,7 @@ def _rows(goal: Goal, cells: list[Cell]) -> Iterator[list[str]]:
         sign = "at most" if goal.most else "at least"
         before = goal.before.get(cell.name)
         yield [
-            f"{goal.title}, {cell.name}",
+            f"{goal.title}, {cell.name}" + (f", {goal.arm}" if goal.arm in _PROTOCOLS else ""),
             f"{sign} {figure(goal.goal)}",
             figure(before),
             figure(now),

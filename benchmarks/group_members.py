@@ -1,9 +1,9 @@
 """A process with some members of a group, without Spark: each member is a query, called as Spark calls it.
 
-``python -m benchmarks.group_members SETTINGS``, with a JSON object of ``names``, ``options`` and ``folder``.
+``python -m benchmarks.group_members SETTINGS``, with a JSON object of the parameters of :class:`Members`.
 
-Each member has a thread that plans a batch once a second and reports it as finished at once.  It reads no records.  The
-process reads commands from standard input, answers each with a line, and ends at the end of its input:
+Each member has a thread that plans a batch once a second, or as told, and reports it as finished at once.  It reads no
+records.  The process reads commands from standard input, answers each with a line, and ends at the end of its input:
 
 * ``start``: start all members at once;
 * ``state``: return a JSON object, see :meth:`Members.state`;
@@ -12,11 +12,13 @@ process reads commands from standard input, answers each with a line, and ends a
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from pyspark_kafka_group.query.query import Query
 from pyspark_kafka_group.query.secondary import Sources
 
 TRIGGER_S = 1.0
-"""The time between two batches of a member."""
+"""The default time between two batches of a member."""
 
 
 class GroupMember:
@@ -38,8 +40,9 @@ class GroupMember:
         The error that has ended it.
     """
 
-    def __init__(self, name: str, options: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, name: str, options: Mapping[str, str], folder: Path, trigger_s: float) -> None:
         self.name = name
+        self._trigger_s = trigger_s
         self.problem: Exception | None = None
         log = folder / f"{name}.jsonl"
         settings = parse({**options, "kafka.client.id": name, "eventLog": str(log)})
@@ -59,7 +62,7 @@ class GroupMember:
                 if end is not position:
                     position = json.loads(json.dumps(end))
                     self._query.finish(position)
-                due = max(due + TRIGGER_S, time.monotonic())
+                due = max(due + self._trigger_s, time.monotonic())
                 self._ending.wait(due - time.monotonic())
         except Exception as problem:
             self.problem = problem
@@ -78,8 +81,9 @@ class GroupMember:
 class Members:
     """The members of this process."""
 
-    def __init__(self, *, names: Sequence[str], options: Mapping[str, str], folder: str) -> None:
+    def __init__(self, *, names: Sequence[str], options: Mapping[str, str], folder: str, trigger_s: float) -> None:
         self._names = names
+        self._trigger_s = trigger_s
         self._options = options
         self._folder = Path(folder)
         self._members: dict[str, GroupMember] = {}
@@ -87,7 +91,7 @@ class Members:
     def start(self) -> None:
         """Start all members at once."""
         for name in self._names:
-            self._members[name] = GroupMember(name, self._options, self._folder)
+            self._members[name] = GroupMember(name, self._options, self._folder, self._trigger_s)
 
     def state(self) -> dict[str, Any]:
         """Return the errors, the planned partitions of each member, and the totals of commits and of their time."""
@@ -135,6 +139,34 @@ def main(settings: str) -> None:
                 members.stop(names)
         print(json.dumps(answer), flush=True)
     members.stop([])
+
+
+@contextlib.contextmanager
+def member_process(
+    names: Sequence[str], options: Mapping[str, str], folder: Path, trigger_s: float = TRIGGER_S
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a process with these members, which have not started yet.  It ends with this process, or with the block."""
+    settings = json.dumps({"names": names, "options": options, "folder": str(folder), "trigger_s": trigger_s})
+    # The process ends at the end of its input, so it cannot outlive this process.
+    command = [sys.executable, "-m", "benchmarks.group_members", settings]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(60)
+
+
+def ask(process: subprocess.Popen[str], line: str) -> Any:
+    """Send a command to a process of members, and return its answer."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    print(line, file=process.stdin, flush=True)
+    answer = process.stdout.readline()
+    if not answer:
+        raise RuntimeError(f"a process of members has ended at {line!r}")
+    return json.loads(answer)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -28,15 +26,18 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.environment import BenchmarkKafka, Say
+from benchmarks.group_members import ask, member_process
 from benchmarks.processes import Part, Watch
 from benchmarks.results import Cell, Result
 
 ARMS: dict[str, dict[str, str]] = {
     "classic, 250 ms": {"kafka.group.protocol": "classic"},
+    "classic, 500 ms": {"kafka.group.protocol": "classic", "kafka.heartbeat.interval.ms": "500"},
+    "classic, 1 s": {"kafka.group.protocol": "classic", "kafka.heartbeat.interval.ms": "1000"},
     "classic, 3 s": {"kafka.group.protocol": "classic", "kafka.heartbeat.interval.ms": "3000"},
     "KIP-848": {"kafka.group.protocol": "consumer"},
 }
-"""Our default, the default of Java's client, and KIP-848, where the broker decides the interval."""
+"""Our default, two between it and that of Java's client, and KIP-848, where the broker decides the interval."""
 
 PATIENCE_S = 240.0
 
@@ -193,14 +194,14 @@ class Run:
         }
         shares = [names[at : at + _MEMBERS_PER_PROCESS] for at in range(0, len(names), _MEMBERS_PER_PROCESS)]
         with contextlib.ExitStack() as stack, ThreadPoolExecutor(len(shares)) as pool:
-            processes = [stack.enter_context(_process(share, given, folder)) for share in shares]
+            processes = [stack.enter_context(member_process(share, given, folder)) for share in shares]
 
             def tell(line: str) -> list[Any]:
                 stopped = line.split()[1:]
                 asked = zip(processes, shares, strict=True)
                 if stopped:
                     asked = ((process, share) for process, share in asked if {*stopped} & {*share})  # type: ignore[assignment]
-                return [*pool.map(lambda one: _answer(one[0], line), [*asked])]
+                return [*pool.map(lambda one: ask(one[0], line), [*asked])]
 
             tell("start")
             yield tell
@@ -273,27 +274,3 @@ def first_positions(folder: Path) -> dict[str, int]:
 
 def _sum(states: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {key: sum(state[key] for state in states) for key in ("commits", "committing_ms", "cpu_s")}
-
-
-def _answer(process: subprocess.Popen[str], line: str) -> Any:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    print(line, file=process.stdin, flush=True)
-    answer = process.stdout.readline()
-    if not answer:
-        raise RuntimeError(f"a process of members has ended at {line!r}")
-    return json.loads(answer)
-
-
-@contextlib.contextmanager
-def _process(names: Sequence[str], options: Mapping[str, str], folder: Path) -> Iterator[subprocess.Popen[str]]:
-    settings = json.dumps({"names": names, "options": options, "folder": str(folder)})
-    # The process ends at the end of its input, so it cannot outlive this process.
-    command = [sys.executable, "-m", "benchmarks.group_members", settings]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait(60)

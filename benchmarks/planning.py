@@ -13,8 +13,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import multiprocessing
+import multiprocessing.pool
+import os
 import pickle
-import signal
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -25,6 +27,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.environment import Bench, Say, bench
+from benchmarks.processes import resident_mb
 from benchmarks.queries import (
     PATIENCE_S,
     Reading,
@@ -65,7 +68,7 @@ QUICK: dict[str, Any] = {"partitions": [100, 1_000], "repetitions": 2, "pause": 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this benchmark."""
-    default = [100, 1_000, 10_000]
+    default = [100, 1_000, 10_000, 20_000]
     parser.add_argument("--partitions", type=int, nargs="*", default=default, help="(default: %(default)s)")
     parser.add_argument("--repetitions", type=int, default=10, help="batches without Spark (default: %(default)s)")
     parser.add_argument("--pause", type=float, default=2.0, help="seconds between two of them (default: %(default)s)")
@@ -87,8 +90,8 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             result.cells.append(cell)
             say(f"{cell.name}: creating and filling topics")
             topics = _filled(place, count, per_partition=args.repetitions + 2)
-            with signals_restored():
-                for measured in _drive(place.servers, topics, count, args):
+            with _new_process() as pool:
+                for measured in pool.apply(_driven, (place.servers, topics, count, args.repetitions, args.pause)):
                     cell.add(OURS, measured)
             say(f"{cell.name}, without Spark: {cell.samples(OURS, 'plan_ms')} ms")
             for arm in rotated(ARMS, at):
@@ -109,7 +112,21 @@ def _filled(place: Bench, count: int, *, per_partition: int) -> list[str]:
     return topics
 
 
-def _drive(servers: str, topics: list[str], count: int, args: argparse.Namespace) -> Iterator[dict[str, float | None]]:
+def _new_process() -> multiprocessing.pool.Pool:
+    """Return a process like Spark's source process, whose memory belongs to one query."""
+    return multiprocessing.get_context("spawn").Pool(1)
+
+
+def _driven(
+    servers: str, topics: list[str], count: int, repetitions: int, pause_s: float
+) -> list[dict[str, float | None]]:
+    return [*_drive(servers, topics, count, repetitions, pause_s)]
+
+
+def _drive(
+    servers: str, topics: list[str], count: int, repetitions: int, pause_s: float
+) -> Iterator[dict[str, float | None]]:
+    before_mb = resident_mb(os.getpid())
     options = {
         "kafka.bootstrap.servers": servers,
         "kafka.group.id": f"bench-{uuid.uuid4().hex[:8]}",
@@ -120,7 +137,7 @@ def _drive(servers: str, topics: list[str], count: int, args: argparse.Namespace
     reader = source.streamReader(source.schema())
     try:
         start = _joined(reader, count)
-        for _ in range(args.repetitions):
+        for _ in range(repetitions):
             begin = time.perf_counter()
             end = json.dumps(reader.latestOffset(json.loads(start), ReadMaxRows(count)))
             planned = time.perf_counter()
@@ -137,8 +154,9 @@ def _drive(servers: str, topics: list[str], count: int, args: argparse.Namespace
                 "offset_bytes": len(end.encode()),
             }
             reader.reportLatestOffset()
-            time.sleep(args.pause)
+            time.sleep(pause_s)
         yield from _nothing_new(reader, start)
+        yield {"memory_mb": resident_mb(os.getpid()) - before_mb}
     finally:
         reader.stop()
 
@@ -210,13 +228,3 @@ def _batch_after(seen: int, query: StreamingQuery, place: Bench, topic: str, *, 
 def _offset_bytes(progress: list[str]) -> int:
     end = json.loads(progress[-1])["sources"][0]["endOffset"]
     return len((end if isinstance(end, str) else json.dumps(end, separators=(",", ":"))).encode())
-
-
-@contextlib.contextmanager
-def signals_restored() -> Iterator[None]:
-    """Restore the signal handler that a reader replaces.  Only Spark's processes need the reader's handler."""
-    handler = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, handler)

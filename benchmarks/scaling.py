@@ -14,22 +14,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import os
-import queue
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 from confluent_kafka import Producer
 
+from benchmarks.application import Application
 from benchmarks.environment import BenchmarkKafka, Say
 from benchmarks.queries import PATIENCE_S, rotated
 from benchmarks.results import Cell, Result
@@ -37,7 +31,8 @@ from benchmarks.views import BUILTIN, OURS
 from integration.cluster import Stream
 from integration.hand_overs import hand_overs, pauses, percentile
 from integration.oracles import Member
-from integration.pipelines import Application, owned_after, read_events
+from integration.pipelines import Application as Pipeline
+from integration.pipelines import owned_after, read_events
 
 ARMS = (OURS, BUILTIN)
 
@@ -89,72 +84,6 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
 # ------------------------------------------------------------------------------------- throughput
 
 
-class _Reader:
-    """An application with one query, in separate processes."""
-
-    def __init__(self, name: str, source: str, cores: int, options: Mapping[str, str], folder: Path) -> None:
-        self.event_log = folder / f"{name}.jsonl"
-        self.rows = 0
-        self.ended_at = 0.0
-        given = {**options, "eventLog": str(self.event_log)} if source == OURS else options
-        settings = {
-            "name": name,
-            "cores": cores,
-            "source": source,
-            "options": given,
-            "checkpoint": str(folder / f"{name}.checkpoint"),
-        }
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.scaling_application", json.dumps(settings)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
-        )
-        self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith("{"):
-                self._lines.put(json.loads(line))
-        self._lines.put(None)
-
-    def take(self, timeout_s: float) -> bool:
-        """Process one line of output, and return whether a line arrived within the timeout."""
-        try:
-            said = self._lines.get(timeout=timeout_s)
-        except queue.Empty:
-            return False
-        if said is None:
-            raise RuntimeError("an application has ended; see the log")
-        if "rows" in said:
-            self.rows += said["rows"]
-            self.ended_at = max(self.ended_at, said["end"])
-        return True
-
-    @property
-    def cpu_s(self) -> float:
-        """CPU seconds of all processes of the application."""
-        driver = psutil.Process(self._process.pid)
-        total = 0.0
-        for process in [driver, *driver.children(recursive=True)]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                total += sum(process.cpu_times()[:4])
-        return total
-
-    def close(self) -> None:
-        """Stop the application, and wait for its end."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
 def _throughput(
     kafka: BenchmarkKafka, folder: Path, arm: str, count: int, args: argparse.Namespace
 ) -> dict[str, float | None]:
@@ -174,7 +103,7 @@ def _throughput(
     if arm == OURS:
         options["kafka.group.id"] = name
     with contextlib.ExitStack() as stack:
-        readers = [_Reader(f"{name}-{n}", arm, cores, options, folder) for n in range(number)]
+        readers = [Application(f"{name}-{n}", arm, cores, options, folder) for n in range(number)]
         for reader in readers:
             stack.callback(reader.close)
         deadline = time.monotonic() + PATIENCE_S
@@ -201,7 +130,7 @@ def _throughput(
     }
 
 
-def _read(readers: Sequence[_Reader]) -> int:
+def _read(readers: Sequence[Application]) -> int:
     for reader in readers:
         while reader.take(0):
             pass
@@ -215,7 +144,7 @@ def _until(condition: Callable[[], object], deadline: float, what: str) -> None:
         time.sleep(0.05)
 
 
-def _settled(readers: Sequence[_Reader], partitions: int) -> bool:
+def _settled(readers: Sequence[Application], partitions: int) -> bool:
     shares = [len(owned_after(read_events(reader.event_log))) for reader in readers]
     return sum(shares) == partitions and max(shares) - min(shares) <= 1
 
@@ -262,13 +191,13 @@ def _pauses(kafka: BenchmarkKafka, folder: Path, args: argparse.Namespace, say: 
         "subscribe": topic,
         "startingOffsets": "earliest",
     }
-    running: list[Application] = []
-    every: list[Application] = []
+    running: list[Pipeline] = []
+    every: list[Pipeline] = []
     with contextlib.ExitStack() as stack:
         stream = stack.enter_context(Stream(kafka.bootstrap_servers, {topic: args.partitions}, per_second=500))
         for count in args.steps:
             while len(running) < count:
-                one = Application(folder, f"{topic}-{len(every)}", options).start()
+                one = Pipeline(folder, f"{topic}-{len(every)}", options).start()
                 stack.callback(one.kill)
                 running.append(one)
                 every.append(one)
@@ -292,12 +221,12 @@ def _pauses(kafka: BenchmarkKafka, folder: Path, args: argparse.Namespace, say: 
     }
 
 
-def _shared(running: Sequence[Application], partitions: int) -> bool:
+def _shared(running: Sequence[Pipeline], partitions: int) -> bool:
     for one in running:
         one.check()
     shares = [len(one.owned()) for one in running]
     return sum(shares) == partitions and max(shares) - min(shares) <= 1
 
 
-def _all_write(running: Sequence[Application], since: float) -> bool:
+def _all_write(running: Sequence[Pipeline], since: float) -> bool:
     return all(any(delivery.time > since for delivery in one.deliveries) for one in running)

@@ -108,6 +108,7 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="latest_offset_ms", title="  of this latestOffset, ms"),
         View(metric="partitions_ms", title="  of this partitions, ms"),
         View(metric="nothing_new_ms", title="CPU time of one latestOffset with nothing new, ms"),
+        View(metric="memory_mb", title="Memory of the reader, MB"),
         View(metric="offset_bytes", title="Offset JSON, bytes"),
         View(metric="spark_latest_offset_ms", title="In Spark: latestOffset of a batch with one new record, ms"),
         View(metric="spark_batch_ms", title="In Spark: whole such batch, ms"),
@@ -155,6 +156,13 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="hand_over_max_s", title="  the longest, s"),
         View(metric="stayed_p50_s", title="Between two writes of a partition that stayed, p50, s"),
         View(metric="stayed_p99_s", title="  p99, s"),
+    ),
+    "hand_over": (
+        View(metric="p50_s", title="A moving partition stands still, p50, s"),
+        View(metric="p90_s", title="  p90, s"),
+        View(metric="p99_s", title="  p99, s"),
+        View(metric="max_s", title="  the longest, s"),
+        View(metric="moved", title="Partitions that moved"),
     ),
     "members": (
         View(metric="lag_p50", title="Lag of a healthy partition beside a slow one, median, records"),
