@@ -34,6 +34,7 @@ from benchmarks import (
     pages,
     planning,
     plots,
+    profiles,
     scaling,
     sink,
     start,
@@ -86,6 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if args.command == "check":
         return check(args.names, args.output)
+    if args.command == "profile":
+        for name in args.names or profiles.PROFILES:
+            print(f"flame graph: {profiles.record(name, args.output, print)}")
+        return 0
     if args.command == "show":
         for file in args.files:
             print(report(Result.load(file)), end="\n\n")
@@ -172,6 +177,9 @@ def _parser() -> argparse.ArgumentParser:
         module.add_arguments(command)
     show = commands.add_parser("show", help="print stored results as tables")
     show.add_argument("files", type=Path, nargs="+")
+    profile = commands.add_parser("profile", help="draw flame graphs of this project's processes with py-spy")
+    profile.add_argument("names", nargs="*", metavar="NAME", choices=[*profiles.PROFILES, []], help="(default: all)")
+    profile.add_argument("--output", type=Path, default=OUTPUT, help="folder for the flame graphs (%(default)s)")
     short = commands.add_parser("check", help="run short forms, and fail if a ratio misses its bound in bounds.json")
     short.add_argument("names", nargs="*", metavar="NAME", help="(default: all)")
     short.add_argument("--output", type=Path, default=OUTPUT / "check", help="folder for the results (%(default)s)")

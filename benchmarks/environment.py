@@ -91,14 +91,19 @@ class Bench:
 
 @contextlib.contextmanager
 def bench(
-    say: Say, *, tls: TlsFiles | None = None, sasl_users: Mapping[str, str] | None = None, **properties: str
+    say: Say,
+    *,
+    tls: TlsFiles | None = None,
+    sasl_users: Mapping[str, str] | None = None,
+    python: str = sys.executable,
+    **properties: str,
 ) -> Iterator[Bench]:
     """Yield a broker with a session.
 
     ``properties`` are the broker's properties, with ``_`` for ``.`` in their names.  ``tls`` and ``sasl_users`` are
-    parameters of `LocalKafka`.
+    parameters of `LocalKafka`.  ``python`` is the program of Spark's Python processes.
     """
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = python
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     # Spark's Python processes import the sources of this folder.
     os.environ["PYTHONPATH"] = str(_ROOT)

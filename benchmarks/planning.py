@@ -89,7 +89,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             cell = Cell(name=f"{count:,} partitions", factors={"partitions": count})
             result.cells.append(cell)
             say(f"{cell.name}: creating and filling topics")
-            topics = _filled(place, count, per_partition=args.repetitions + 2)
+            topics = filled(place, count, per_partition=args.repetitions + 2)
             with _new_process() as pool:
                 for measured in pool.apply(_driven, (place.servers, topics, count, args.repetitions, args.pause)):
                     cell.add(OURS, measured)
@@ -102,7 +102,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
                 place.kafka.delete_topic(topic)
 
 
-def _filled(place: Bench, count: int, *, per_partition: int) -> list[str]:
+def filled(place: Bench, count: int, *, per_partition: int) -> list[str]:
     topics = []
     for first in range(0, count, _PER_TOPIC):
         partitions = min(_PER_TOPIC, count - first)

@@ -55,19 +55,19 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             records = max(1000, int(args.records * rows.share))
             cell = Cell(name=rows.name, factors={"records": records, "value_size": rows.value_size})
             result.cells.append(cell)
-            made = _made(place, rows, records)
+            made = cached(place, rows, records)
             for arm in ARMS:
                 say(f"warming up {arm}")
-                _seconds(place, arm, made)
+                write_s(place, arm, made)
             for repetition in range(args.repetitions):
                 for arm in rotated(ARMS, repetition):
-                    seconds = _seconds(place, arm, made)
+                    seconds = write_s(place, arm, made)
                     cell.add(arm, {"records_per_s": records / seconds, "seconds": seconds})
                     say(f"{rows.name}, {arm}: {records / seconds:,.0f} records/s")
             made.unpersist()
 
 
-def _made(place: Bench, rows: _Rows, records: int) -> DataFrame:
+def cached(place: Bench, rows: _Rows, records: int) -> DataFrame:
     """Return cached rows with a 16-byte key and a value that is half random."""
     key = "lpad(cast(id as string), 16, '0') as key"
     half = rows.value_size // 2
@@ -82,7 +82,7 @@ def _made(place: Bench, rows: _Rows, records: int) -> DataFrame:
     return made
 
 
-def _seconds(place: Bench, arm: str, rows: DataFrame) -> float:
+def write_s(place: Bench, arm: str, rows: DataFrame) -> float:
     topic = place.topic(_PARTITIONS)
     options = {"delivery": "exactly-once"} if arm == EXACTLY_ONCE else {}
     writer = rows.write.format(arm.partition(",")[0]).mode("overwrite" if arm == NOOP else "append")

@@ -59,9 +59,9 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             topic = place.topic(PARTITIONS)
             load(place.servers, topic, shape=Shape(), partitions=PARTITIONS, records=_RECORDS)
             for arm in ARMS:
-                _first_row_s(place, arm, topic)  # warm-up
+                first_row_s(place, arm, topic)  # warm-up
             for repetition in range(args.repetitions):
-                _add(cell, {arm: _first_row_s(place, arm, topic) for arm in rotated(tuple(ARMS), repetition)}, say)
+                _add(cell, {arm: first_row_s(place, arm, topic) for arm in rotated(tuple(ARMS), repetition)}, say)
             if delay == 0 and args.applications:
                 cell = Cell(name="new application, rebalance delay 0 ms", factors={"delay_ms": delay})
                 result.cells.append(cell)
@@ -77,7 +77,7 @@ def _add(cell: Cell, taken: dict[str, float], say: Say) -> None:
     say(f"{cell.name}: " + ", ".join(f"{arm} {seconds:.2f} s" for arm, seconds in taken.items()))
 
 
-def _first_row_s(place: Bench, arm: str, topic: str) -> float:
+def first_row_s(place: Bench, arm: str, topic: str) -> float:
     source, options = ARMS[arm]
     seen: list[float] = []
 
