@@ -103,7 +103,7 @@ def bench(
     ``properties`` are the broker's properties, with ``_`` for ``.`` in their names.  ``tls`` and ``sasl_users`` are
     parameters of `LocalKafka`.  ``python`` is the program of Spark's Python processes.
     """
-    os.environ["PYSPARK_PYTHON"] = python
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     # Spark's Python processes import the sources of this folder.
     os.environ["PYTHONPATH"] = str(_ROOT)

@@ -1,6 +1,6 @@
 """Flame graphs of this project's Python processes: ``python -m benchmarks profile NAME``.
 
-py-spy samples the processes from their first moment, with the C code that they run.  It leaves out the time in which a
+py-spy samples the processes from their first moment; workers with the C code that they run.  It leaves out the time in which a
 thread waits.  A profile is for reading, not for comparing times: py-spy takes a part of the processor.
 """
 
@@ -23,7 +23,7 @@ from benchmarks.records import BASE_SHAPE, load
 from benchmarks.views import OURS
 
 _WORKERS, _SOURCE = "daemon", "python_streaming_source_runner"
-_SAMPLES_PER_S = 400
+_SAMPLES_PER_S = 100
 _PARTITIONS = 8
 _RECORDS = 6_000_000
 _ROWS = 1_000_000
@@ -102,7 +102,8 @@ def record(name: str, output: Path, say: Say) -> Path:
 def _sampling_python(folder: Path, program: Path, module: str) -> Path:
     """Return a program that runs Python, and samples it if it runs this module."""
     made = folder / "python"
-    sampled = f"{program} record --pid $$ --subprocesses --native --function --rate {_SAMPLES_PER_S}"
+    native = "--native" if module == _WORKERS else ""  # the C code is in the workers
+    sampled = f"{program} record --pid $$ --subprocesses {native} --function --rate {_SAMPLES_PER_S}"
     made.write_text(
         "#!/bin/sh\n"
         f'case "$*" in *{module}*) {sampled} --output {folder}/$$.svg >/dev/null 2>>{folder}/log </dev/null & ;; esac\n'
