@@ -1,7 +1,7 @@
 """Flame graphs of this project's Python processes: ``python -m benchmarks profile NAME``.
 
-py-spy samples the processes from their first moment; workers with the C code that they run.  It leaves out the time in which a
-thread waits.  A profile is for reading, not for comparing times: py-spy takes a part of the processor.
+py-spy samples the processes from their first moment; workers with the C code that they run.  It leaves out the time in
+which a thread waits.  A profile is for reading, not for comparing times: py-spy takes a part of the processor.
 """
 
 from __future__ import annotations
