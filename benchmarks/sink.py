@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from benchmarks.environment import Bench, Say, bench
+from benchmarks.processes import Part, Watch
 from benchmarks.queries import rotated
 from benchmarks.results import Cell, Result
 from benchmarks.views import BUILTIN, OURS
@@ -22,6 +23,7 @@ NOOP = "noop"
 ARMS = (BUILTIN, OURS, EXACTLY_ONCE, NOOP)
 
 _PARTITIONS = 8
+_PARTS = (Part.JVM, Part.WORKER, Part.BROKER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +63,21 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
                 write_s(place, arm, made)
             for repetition in range(args.repetitions):
                 for arm in rotated(ARMS, repetition):
-                    seconds = write_s(place, arm, made)
-                    cell.add(arm, {"records_per_s": records / seconds, "seconds": seconds})
+                    begin = time.time()
+                    with Watch() as watch:
+                        seconds = write_s(place, arm, made)
+                        end = time.time()
+                    # Afterwards: the watch takes its last sample at the end of its block.
+                    cpu_us = {f"{part.value}_cpu_us": 1e6 * watch.cpu_s(part, begin, end) / records for part in _PARTS}
+                    cell.add(
+                        arm,
+                        {
+                            "records_per_s": records / seconds,
+                            "seconds": seconds,
+                            "cpu_us": sum(cpu_us.values()),
+                            **cpu_us,
+                        },
+                    )
                     say(f"{rows.name}, {arm}: {records / seconds:,.0f} records/s")
             made.unpersist()
 

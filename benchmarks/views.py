@@ -66,6 +66,15 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
             ratios=((OURS, BUILTIN), ("kafka-group, exactly once", BUILTIN)),
         ),
         View(metric="seconds", title="Seconds of a run"),
+        View(
+            metric="cpu_us",
+            title="CPU microseconds per record, JVM, Python workers and broker",
+            ratios=((OURS, BUILTIN), ("kafka-group, exactly once", BUILTIN)),
+            less_is_better=True,
+        ),
+        View(metric="jvm_cpu_us", title="  of Spark's JVM"),
+        View(metric="worker_cpu_us", title="  of Python workers"),
+        View(metric="broker_cpu_us", title="  of the broker"),
     ),
     "latency": (
         View(metric="p50_ms", title="Latency p50, ms", ratios=_VERSUS, less_is_better=True),
