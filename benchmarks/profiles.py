@@ -6,7 +6,6 @@ which a thread waits.  A profile is for reading, not for comparing times: py-spy
 
 from __future__ import annotations
 
-import shutil
 import sys
 import tempfile
 import time
@@ -96,7 +95,12 @@ def record(name: str, output: Path, say: Say) -> Path:
         graphs = _written(Path(folder))
         if not graphs:
             raise SystemExit("py-spy has sampled nothing: may this user trace processes?")
-        return Path(shutil.copy(max(graphs, key=lambda file: file.stat().st_size), output / f"profile-{name}.svg"))
+        graph = max(graphs, key=lambda file: file.stat().st_size).read_text()
+        for place in (Path(folder), program.parent):  # paths of this machine
+            graph = graph.replace(f"{place}/", "")
+        file = output / f"profile-{name}.svg"
+        file.write_text(graph)
+        return file
 
 
 def _sampling_python(folder: Path, program: Path, module: str) -> Path:
