@@ -96,8 +96,8 @@ def record(name: str, output: Path, say: Say) -> Path:
         if not graphs:
             raise SystemExit("py-spy has sampled nothing: may this user trace processes?")
         graph = max(graphs, key=lambda file: file.stat().st_size).read_text()
-        for place in (Path(folder), program.parent):  # paths of this machine
-            graph = graph.replace(f"{place}/", "")
+        for parent in (Path(folder), program.parent):  # paths of this machine
+            graph = graph.replace(f"{parent}/", "")
         file = output / f"profile-{name}.svg"
         file.write_text(graph)
         return file
