@@ -4,8 +4,8 @@ The benchmark runs without Spark.  Each member is a query as in the source proce
 batch every 100 ms (:mod:`benchmarks.group_members`).  Its batches take no time, so the figures have no running batch in
 them.  Records arrive steadily.
 
-A partition stands still from the moment when its owner may not plan it any more until the new owner knows where to
-start.  The group notices a kill only after the session timeout, so then this begins when the timeout is over.
+A partition stands still from the moment when its owner may no longer plan it.  This ends when the new owner knows where
+to start.  The group notices a kill only after the session timeout, so then it begins when the timeout is over.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def moves(events: Iterable[Mapping[str, Any]], kills: Mapping[str, float]) -> li
     events : iterable of mapping
         The events of all members.
     kills : mapping of str to float
-        The time when the group lost each killed member, by its name without the suffix that makes it unique.
+        When the group lost each killed member.  The names are without the suffixes that make them unique.
     """
     killed = [{"time": time, "member": name, "event": "killed"} for name, time in kills.items()]
     owners: dict[str, str] = {}

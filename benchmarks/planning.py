@@ -13,13 +13,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import multiprocessing
-import multiprocessing.pool
 import os
 import pickle
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -90,8 +90,10 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             result.cells.append(cell)
             say(f"{cell.name}: creating and filling topics")
             topics = filled(place, count, per_partition=args.repetitions + 2)
-            with _new_process() as pool:
-                for measured in pool.apply(_driven, (place.servers, topics, count, args.repetitions, args.pause)):
+            # A new process, like Spark's source process: its memory then belongs to one query.
+            with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                driven = pool.submit(_driven, place.servers, topics, count, args.repetitions, args.pause)
+                for measured in driven.result():
                     cell.add(OURS, measured)
             say(f"{cell.name}, without Spark: {cell.samples(OURS, 'plan_ms')} ms")
             for arm in rotated(ARMS, at):
@@ -110,11 +112,6 @@ def filled(place: Bench, count: int, *, per_partition: int) -> list[str]:
         records = partitions * per_partition
         load(place.servers, topics[-1], shape=_SHAPE, partitions=partitions, records=records)
     return topics
-
-
-def _new_process() -> multiprocessing.pool.Pool:
-    """Return a process like Spark's source process, whose memory belongs to one query."""
-    return multiprocessing.get_context("spawn").Pool(1)
 
 
 def _driven(

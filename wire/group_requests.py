@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from pyspark_kafka_group.wire.fields import Reader, Writer
-from pyspark_kafka_group.wire.requests import Api, Request, read_by_topic, write_by_topic
+from pyspark_kafka_group.wire.requests import Api, Request, read_by_topic, read_errors, write_by_topic
 from pyspark_kafka_group.wire.types import Address, ProtocolError, TopicPartition
 
 _GROUP = 0
@@ -207,16 +207,7 @@ class OffsetCommit(Request[dict[TopicPartition, int]]):
     def read(self, answer: Reader, version: int) -> dict[TopicPartition, int]:
         """Read the fields of the answer."""
         del version
-
-        def partition() -> tuple[int, int]:
-            found = answer.int32(), answer.int16()
-            answer.end()
-            return found
-
-        answer.int32()  # throttle time
-        found = read_by_topic(answer, partition)
-        answer.end()
-        return found
+        return read_errors(answer)
 
 
 _KEPT_MS = 2**31 * 60_000

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.group_requests import OffsetToCommit
-from pyspark_kafka_group.wire.requests import Api, Request, read_by_topic, write_by_topic
+from pyspark_kafka_group.wire.requests import Api, Request, read_errors, write_by_topic
 from pyspark_kafka_group.wire.types import TopicPartition
 
 _PRODUCER_OF_CALLER = 3  # of InitProducerId
@@ -120,13 +120,4 @@ class CommitOffsetsInTransaction(Request[dict[TopicPartition, int]]):
     def read(self, answer: Reader, version: int) -> dict[TopicPartition, int]:
         """Read the fields of the answer."""
         del version
-
-        def partition() -> tuple[int, int]:
-            found = answer.int32(), answer.int16()
-            answer.end()
-            return found
-
-        answer.int32()  # throttle time
-        found = read_by_topic(answer, partition)
-        answer.end()
-        return found
+        return read_errors(answer)

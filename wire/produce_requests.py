@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.messages import Buffer
-from pyspark_kafka_group.wire.requests import Api, Request, read_by_topic
+from pyspark_kafka_group.wire.requests import Api, Request, read_errors, write_by_topic
 from pyspark_kafka_group.wire.types import TopicPartition
 
 _HEADER = struct.Struct(">hii")  # acks, timeout, number of topics
@@ -94,31 +94,13 @@ class AddPartitionsToTransaction(Request[dict[TopicPartition, int]]):
     def write(self, out: Writer, version: int) -> None:
         """Write the fields of the request."""
         del version
-        by_topic: dict[str, list[int]] = {}
-        for name, partition in self.partitions:
-            by_topic.setdefault(name, []).append(partition)
-
-        def topic(asked: tuple[str, list[int]]) -> None:
-            out.text(asked[0])
-            out.array(asked[1], out.int32)
-            out.end()
-
         out.text(self.transactional_id)
         out.int64(self.producer_id)
         out.int16(self.producer_epoch)
-        out.array(by_topic.items(), topic)
+        write_by_topic(out, dict.fromkeys(self.partitions), lambda number, _: out.int32(number))
         out.end()
 
     def read(self, answer: Reader, version: int) -> dict[TopicPartition, int]:
         """Read the fields of the answer."""
         del version
-
-        def partition() -> tuple[int, int]:
-            found = answer.int32(), answer.int16()
-            answer.end()
-            return found
-
-        answer.int32()  # throttle time
-        found = read_by_topic(answer, partition)
-        answer.end()
-        return found
+        return read_errors(answer)

@@ -90,6 +90,20 @@ def write_by_topic(out: Writer, values: Mapping[TopicPartition, T], partition: C
     out.array(by_topic.items(), topic)
 
 
+def read_errors(answer: Reader) -> dict[TopicPartition, int]:
+    """Read a whole answer that has the throttle time, and an error code for each partition."""
+
+    def partition() -> tuple[int, int]:
+        found = answer.int32(), answer.int16()
+        answer.end()
+        return found
+
+    answer.int32()  # throttle time
+    found = read_by_topic(answer, partition)
+    answer.end()
+    return found
+
+
 def read_by_topic(answer: Reader, partition: Callable[[], tuple[int, T]]) -> dict[TopicPartition, T]:
     """Read an array of topics, each with an array of partitions; `partition` reads the number and the value."""
     found: dict[TopicPartition, T] = {}

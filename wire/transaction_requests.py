@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator
-from pyspark_kafka_group.wire.requests import Api, Request, read_by_topic
+from pyspark_kafka_group.wire.requests import Api, Request, read_by_topic, write_by_topic
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 
 _TRANSACTION = 1
@@ -105,17 +105,7 @@ class DescribeProducers(Request[dict[TopicPartition, PartitionProducers]]):
     def write(self, out: Writer, version: int) -> None:
         """Write the fields of the request."""
         del version
-        by_topic: Mapping[str, list[int]] = {
-            name: sorted(tp.partition for tp in self.partitions if tp.topic == name)
-            for name in sorted({tp.topic for tp in self.partitions})
-        }
-
-        def topic(asked: tuple[str, list[int]]) -> None:
-            out.text(asked[0])
-            out.array(asked[1], out.int32)
-            out.end()
-
-        out.array(by_topic.items(), topic)
+        write_by_topic(out, dict.fromkeys(sorted(self.partitions)), lambda number, _: out.int32(number))
         out.end()
 
     def read(self, answer: Reader, version: int) -> dict[TopicPartition, PartitionProducers]:

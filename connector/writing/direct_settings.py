@@ -5,6 +5,7 @@ librdkafka checks all other configurations, because `producer.MessageProducer` w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -23,9 +24,10 @@ from pyspark_kafka_group.writing.compression import Compression
 
 _MOST = 2**31 - 1
 _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}  # as librdkafka has them
-
-
 _IN_FLIGHT, _MOST_IN_FLIGHT = "max.in.flight.requests.per.connection", 5
+
+_FOR_THE_WAY_S = 1.0
+"""How much longer than the broker this producer waits, so that the broker's own answer comes first."""
 
 
 class _Range(NamedTuple):
@@ -75,54 +77,26 @@ _ACKS = {"all": -1, "-1": -1, "1": 1}
 
 
 class DirectSettings(NamedTuple):
-    """The settings of a direct producer.
-
-    Attributes
-    ----------
-    servers, security
-        How to connect.
-    client_id : str
-        The name in the brokers' logs and quotas.
-    acks : int
-        1 for the leader, -1 for all replicas in sync.
-    idempotent : bool
-        Whether the broker recognizes a repeated batch.
-    compression : Compression or None
-        How to compress batches; None for no compression.
-    batch_bytes, record_bytes, buffer_bytes : int
-        The largest batch with more than one record, the largest record, and all records that are not written yet.
-    delivery_s : float
-        How long a batch may take; ``math.inf`` for no limit.
-    request_s, answer_s : float
-        How long the broker may wait for other replicas, and how long a broker may be silent.
-    pause_s, longest_pause_s : float
-        The pause before a retry, which doubles each time.
-    new_topic_s, topic_age_s : float
-        How long to wait for a topic that the cluster does not know, and when to ask for its partitions again.
-    transactional_id : str or None
-        The transactional id; None without transactions.
-    transaction_ms : int
-        How long a transaction may be open, in milliseconds.
-    """
+    """The settings of a direct producer.  The end of a name is its unit."""
 
     servers: list[Address]
     security: Security
     client_id: str
-    acks: int
-    idempotent: bool
+    acks: int  # 1 for the leader, -1 for all replicas in sync
+    idempotent: bool  # whether the broker recognizes a repeated batch
     compression: Compression | None
-    batch_bytes: int
+    batch_bytes: int  # the largest batch with more than one record
     record_bytes: int
-    buffer_bytes: int
-    delivery_s: float
-    request_s: float
-    answer_s: float
-    pause_s: float
+    buffer_bytes: int  # of all records that are not written yet
+    delivery_s: float  # for a batch with all retries; `math.inf` for no limit
+    request_s: float  # how long the broker may wait for other replicas
+    answer_s: float  # how long a broker may be silent
+    pause_s: float  # before the first retry; it doubles each time
     longest_pause_s: float
-    new_topic_s: float
-    topic_age_s: float
+    new_topic_s: float  # how long to wait for a topic that the cluster does not know
+    topic_age_s: float  # when to ask for the partitions of a topic again
     transactional_id: str | None
-    transaction_ms: int
+    transaction_ms: int  # how long a transaction may be open
 
 
 class NotSupportedError(Exception):
@@ -171,7 +145,7 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings:
         batch_bytes=number["batch.size"],
         record_bytes=min(number["message.max.bytes"], buffer_bytes),
         buffer_bytes=buffer_bytes,
-        delivery_s=milliseconds["message.timeout.ms"] or float("inf"),
+        delivery_s=milliseconds["message.timeout.ms"] or math.inf,
         request_s=milliseconds["request.timeout.ms"],
         answer_s=min(milliseconds["socket.timeout.ms"], milliseconds["request.timeout.ms"] + _FOR_THE_WAY_S),
         pause_s=milliseconds["retry.backoff.ms"],
@@ -179,14 +153,10 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings:
         new_topic_s=milliseconds["topic.metadata.propagation.max.ms"],
         topic_age_s=milliseconds["topic.metadata.refresh.interval.ms"]
         if number["topic.metadata.refresh.interval.ms"] >= 0
-        else float("inf"),
+        else math.inf,
         transactional_id=transactional_id,
         transaction_ms=number["transaction.timeout.ms"],
     )
-
-
-_FOR_THE_WAY_S = 1.0
-"""How much longer than the broker this producer waits, so that the broker's own answer comes first."""
 
 
 def tunes_librdkafka(config: Mapping[str, str]) -> bool:

@@ -73,6 +73,7 @@ _SAME_FATE = error_code("OPERATION_NOT_ATTEMPTED")  # another partition has the 
 
 _ATTEMPT_S = 10.0  # how long one question may take, with all brokers
 _INIT_S = 60.0  # how long the begin of a transaction may take
+_NO_TRANSACTION_MS = 60_000  # without a transactional id, brokers ignore the timeout of transactions
 _FIRST_PAUSE_S = 0.02  # in transactions: the end of the last one takes some milliseconds
 
 
@@ -297,7 +298,3 @@ class ProducerRequests:
         """Look for the coordinator again if it has moved."""
         if error_name(code) in ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"):
             self._coordinator = None
-
-
-_NO_TRANSACTION_MS = 60_000
-"""The timeout of transactions in requests without a transactional id.  Brokers ignore it."""

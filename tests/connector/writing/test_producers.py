@@ -19,6 +19,7 @@ from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer
 from pyspark_kafka_group.writing.producer_cache import lease, open_producer
 from pyspark_kafka_group.writing.producer_properties import producer_config
 from pyspark_kafka_group.writing.record_rows import RecordColumns, record_rows
+from tests.connector.writing.murmur2 import MURMUR2
 
 PARTITIONS = 7
 PRODUCE, ADD_PARTITIONS_TO_TXN = 0, 24
@@ -35,17 +36,6 @@ SCHEMA = pa.schema(
 )
 Kind = Callable[[Mapping[str, str]], SinkProducer]
 KINDS: list[Kind] = [DirectProducer, MessageProducer]
-
-# The results of org.apache.kafka.common.utils.Utils.murmur2 in Kafka's own UtilsTest.  The partitioner clears their
-# sign bit.
-MURMUR2 = {
-    b"21": -973932308,
-    b"foobar": -790332482,
-    b"a-little-bit-long-string": -985981536,
-    b"a-little-bit-longer-string": -1486304829,
-    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
-    b"abc": 479470107,
-}
 
 
 @pytest.fixture(scope="module")

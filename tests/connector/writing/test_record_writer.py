@@ -25,6 +25,7 @@ from tests.connector.columns.batches import crc32c, framed, record_bytes
 from tests.connector.columns.test_from_messages import record
 from tests.connector.columns.test_record_batches import Reading
 from tests.connector.reading.clients import need_native_library
+from tests.connector.writing.murmur2 import MURMUR2
 
 NOW = 1_700_000_000_000
 COLUMNS = RecordColumns(key=0, value=1, topic=2, partition=3, headers=4)
@@ -32,17 +33,6 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TYPES = (pa.binary(), pa.binary(), pa.string(), pa.int32(), HEADERS)
 PARTITIONS = {"a": 3, "b": 1}
 LARGE = 1_000_000
-
-# The results of org.apache.kafka.common.utils.Utils.murmur2 in Kafka's own UtilsTest.  The partitioner clears their
-# sign bit.
-MURMUR2 = {
-    b"21": -973932308,
-    b"foobar": -790332482,
-    b"a-little-bit-long-string": -985981536,
-    b"a-little-bit-longer-string": -1486304829,
-    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
-    b"abc": 479470107,
-}
 
 Row = tuple[bytes | None, bytes | None, str, int | None, list[tuple[str, bytes | None]] | None]
 
