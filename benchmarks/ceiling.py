@@ -1,8 +1,9 @@
 """``format("ceiling")``: the upper limit of a Python source in Spark.
 
 Tasks yield ready-made Arrow batches without Kafka.  Columns, sizes and rows per batch are equal to those of
-``kafka-group``, so the rest is Spark's own work.  A worker makes one batch and yields it repeatedly.  The batch stays
-in the processor's cache, so a real source can come near this throughput, but not reach it.
+``kafka-group``, and tasks also begin without the kernel's delay.  So the rest is Spark's own work.  A worker makes one
+batch and yields it repeatedly.  The batch stays in the processor's cache, so a real source can come near this
+throughput, but not reach it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pyspark.sql.types import StructType
 from benchmarks.records import Shape
 from pyspark_kafka_group.columns.limits import MAX_BATCH_BYTES, MAX_BATCH_RECORDS
 from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema, spark_schema
+from pyspark_kafka_group.loopback import AcknowledgedOnArrival
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +67,7 @@ class CeilingDataSource(DataSource):
         )
 
 
-class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _Reader(AcknowledgedOnArrival, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, shape: Shape, *, rows: int, max_rows: int, partitions: int) -> None:
         self._shape = shape
         self._rows = rows

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import random
 import tempfile
 import threading
 import time
@@ -217,17 +218,16 @@ class Run:
 
     @contextlib.contextmanager
     def _producing(self) -> Iterator[None]:
-        """Produce a record to every tenth partition each second, so that all get one within ten seconds."""
+        """Produce a record to a tenth of the partitions each second, at random: not to those of a few members."""
         over = threading.Event()
 
         def run() -> None:
             producer = Producer({"bootstrap.servers": self._servers})
-            turn = 0
+            chance = random.Random(0)
             while not over.wait(1.0):
-                for partition in range(turn % 10, self._partitions, 10):
+                for partition in chance.sample(range(self._partitions), self._partitions // 10):
                     producer.produce(self.topic, partition=partition, value=b"value")
                 producer.poll(0)
-                turn += 1
             producer.flush(30)
 
         thread = threading.Thread(target=run, name="producer", daemon=True)

@@ -6,6 +6,9 @@ created in each millisecond.  When Spark has collected it, the query has read ev
 a record is the time from its creation to this moment.  So it includes the producer's linger (1 ms), the broker, Spark's
 polling and planning, the source, and the aggregation, which is the same for both sources.  All times come from one
 clock.
+
+The ceiling runs batches of as many rows, which are in its memory.  The difference between it and ``kafka-group``
+is the most that a fetch before the batch could save.
 """
 
 from __future__ import annotations
@@ -13,20 +16,36 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
+from statistics import median
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from benchmarks.environment import Bench, Say, bench
-from benchmarks.queries import Reading, batches_of, has_run_a_batch, progress_of, rotated, running, stream, wait_for
+from benchmarks.queries import (
+    Batch,
+    Reading,
+    batches_of,
+    has_run_a_batch,
+    progress_of,
+    rotated,
+    run_to_the_end,
+    running,
+    stream,
+    wait_for,
+)
 from benchmarks.results import Cell, Result
-from benchmarks.samples import percentile, spread
+from benchmarks.samples import percentile
 from benchmarks.steady_producer import producing
-from benchmarks.views import BUILTIN, OURS
+from benchmarks.views import BUILTIN, CEILING, OURS
 
 ARMS = (BUILTIN, OURS)
 PARTITIONS = 8
+
+_CEILING_BATCHES = 60
+_CEILING_WARM_UP = 20
+"""Batches of the ceiling, and how many of them do not count."""
 
 _QUIET_S = 0.5
 """After this time without a batch, no further batch follows."""
@@ -56,6 +75,8 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
                     measured = _run(place, arm, rate, args.warm_up, args.seconds)
                     cell.add(arm, measured)
                     say(f"{cell.name}, {arm}: p50 {measured['p50_ms']} ms, p99 {measured['p99_ms']} ms")
+                    if arm == OURS:
+                        cell.add(CEILING, _run_ceiling(place, int(measured["batch_rows"] or 1)))
 
 
 class Sink:
@@ -103,10 +124,27 @@ def _run(place: Bench, arm: str, rate: int, warm_up_s: float, seconds: float) ->
         wait_for(query, lambda: sink.quiet_since and time.monotonic() > sink.quiet_since + _QUIET_S, "the last batch")
         batches = [b for b in batches_of(progress_of(query)) if b.begin * 1000 >= sink.begin]
     place.kafka.delete_topic(topic)
-    durations = spread([batch.trigger_s * 1000 for batch in batches])
     return {
         "p50_ms": percentile(sink.latencies, 0.5),
         "p99_ms": percentile(sink.latencies, 0.99),
-        "batch_ms": durations.median if durations else None,
         "records": sum(sink.latencies.values()),
+        **_of_batches(batches),
+    }
+
+
+def _run_ceiling(place: Bench, rows: int) -> dict[str, float | None]:
+    reading = Reading(topics="", partitions=PARTITIONS, records=rows * _CEILING_BATCHES, per_batch=rows)
+    records = stream(place, CEILING, reading).select("timestamp")
+    writer = records.writeStream.foreachBatch(Sink()).option("checkpointLocation", place.checkpoint())
+    return _of_batches(run_to_the_end(writer.trigger(availableNow=True))[_CEILING_WARM_UP:])
+
+
+def _of_batches(batches: list[Batch]) -> dict[str, float | None]:
+    """Return medians of batches."""
+    if not batches:
+        return {"batch_ms": None, "add_batch_ms": None, "batch_rows": None}
+    return {
+        "batch_ms": median(batch.trigger_s * 1000 for batch in batches),
+        "add_batch_ms": median(batch.add_batch_s * 1000 for batch in batches),
+        "batch_rows": median(batch.rows for batch in batches),
     }

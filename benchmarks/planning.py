@@ -4,6 +4,8 @@ The first part runs without Spark.  It calls the reader like Spark's runner in t
 offsets as JSON text in both directions, and with pickled input partitions.  Each batch has one new record in each
 partition.  A pause between two batches lets the commit finish, so that the next batch does not wait for it.
 
+With 20,000 partitions the broker needs more than 20,000 open files (``ulimit -n``).
+
 The second part runs in Spark, and compares with the built-in source.  There one new record in one partition causes a
 batch.
 """
@@ -84,17 +86,17 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             f"the broker has message.max.bytes={args.message_max_bytes}: a coordinator writes all offsets of a commit "
             f"at once, and refuses those of 10,000 partitions at its default of {_DEFAULT_MAX_BYTES}"
         )
-    with bench(say, message_max_bytes=str(args.message_max_bytes)) as place:
+    # The broker keeps a file of each log open, and Linux limits their number.  So it must delete the logs of one size
+    # before it makes those of the next.
+    properties = {"message_max_bytes": str(args.message_max_bytes), "log_segment_delete_delay_ms": "0"}
+    with bench(say, **properties) as place:
         for at, count in enumerate(args.partitions):
             cell = Cell(name=f"{count:,} partitions", factors={"partitions": count})
             result.cells.append(cell)
             say(f"{cell.name}: creating and filling topics")
             topics = filled(place, count, per_partition=args.repetitions + 2)
-            # A new process, like Spark's source process: its memory then belongs to one query.
-            with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-                driven = pool.submit(_driven, place.servers, topics, count, args.repetitions, args.pause)
-                for measured in driven.result():
-                    cell.add(OURS, measured)
+            for measured in driven(place, topics, count, args.repetitions, args.pause):
+                cell.add(OURS, measured)
             say(f"{cell.name}, without Spark: {cell.samples(OURS, 'plan_ms')} ms")
             for arm in rotated(ARMS, at):
                 for measured in _in_spark(place, arm, topics, count, args.spark_batches):
@@ -105,6 +107,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
 
 
 def filled(place: Bench, count: int, *, per_partition: int) -> list[str]:
+    """Create topics with so many partitions in all, fill them, and return their names."""
     topics = []
     for first in range(0, count, _PER_TOPIC):
         partitions = min(_PER_TOPIC, count - first)
@@ -114,10 +117,17 @@ def filled(place: Bench, count: int, *, per_partition: int) -> list[str]:
     return topics
 
 
-def _driven(
-    servers: str, topics: list[str], count: int, repetitions: int, pause_s: float
+def driven(
+    place: Bench, topics: list[str], count: int, repetitions: int, pause_s: float
 ) -> list[dict[str, float | None]]:
-    return [*_drive(servers, topics, count, repetitions, pause_s)]
+    """Plan batches without Spark, and return the figures of each."""
+    # A new process, like Spark's source process: its memory then belongs to one query.
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(_listed, place.servers, topics, count, repetitions, pause_s).result()
+
+
+def _listed(*given: Any) -> list[dict[str, float | None]]:
+    return [*_drive(*given)]
 
 
 def _drive(

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from multiprocessing import set_executable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,14 +22,14 @@ from benchmarks.queries import Reading, noop, run_to_the_end, stream
 from benchmarks.records import BASE_SHAPE, load
 from benchmarks.views import OURS
 
-_WORKERS, _SOURCE = "daemon", "python_streaming_source_runner"
+_WORKERS, _SOURCE, _SPAWNED = "daemon", "python_streaming_source_runner", "multiprocessing.spawn"
 _SAMPLES_PER_S = 100
 _PARTITIONS = 8
 _RECORDS = 6_000_000
 _ROWS = 1_000_000
 _STARTS = 5
 _MANY_PARTITIONS = 10_000
-_BATCHES = 8
+_BATCHES = 40
 _PATIENCE_S = 60.0
 
 
@@ -62,16 +63,15 @@ def _start(place: Bench) -> None:
 
 
 def _planning(place: Bench) -> None:
-    topics = planning.filled(place, _MANY_PARTITIONS, per_partition=_BATCHES)
-    reading = Reading(topics=",".join(topics), partitions=_MANY_PARTITIONS, per_batch=_MANY_PARTITIONS)
-    run_to_the_end(noop(stream(place, OURS, reading), place, availableNow=True))
+    topics = planning.filled(place, _MANY_PARTITIONS, per_partition=_BATCHES + 2)
+    planning.driven(place, topics, _MANY_PARTITIONS, _BATCHES, 0.2)
 
 
 PROFILES = {
     "read": Profile(_read, _WORKERS),
     "sink": Profile(_sink, _WORKERS),
     "start": Profile(_start, _SOURCE),
-    "planning": Profile(_planning, _SOURCE),
+    "planning": Profile(_planning, _SPAWNED),
 }
 
 
@@ -89,6 +89,7 @@ def record(name: str, output: Path, say: Say) -> Path:
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         python = _sampling_python(Path(folder), program, PROFILES[name].module)
+        set_executable(str(python))
         with bench(say, python=str(python), message_max_bytes="10485880") as place:
             say(f"running {name}")
             PROFILES[name].run(place)

@@ -80,6 +80,8 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="p50_ms", title="Latency p50, ms", ratios=_VERSUS, less_is_better=True),
         View(metric="p99_ms", title="Latency p99, ms", ratios=_VERSUS, less_is_better=True),
         View(metric="batch_ms", title="Median duration of a batch, ms"),
+        View(metric="add_batch_ms", title="  of this reading and sink (addBatch), ms"),
+        View(metric="batch_rows", title="Median records of a batch"),
         View(metric="records", title="Records measured"),
     ),
     "kafka_to_kafka": (

@@ -189,7 +189,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         most=3_600_000,
         classic_only=True,
         doc="How soon members learn of a rebalance; the default is at most a third of the session timeout. With some "
-        "hundred members, 3000 spares their coordinator. Classic protocol only.",
+        "hundred members, 500 spares their coordinator. Classic protocol only.",
     ),
     KafkaProperty(
         key="max.poll.interval.ms",
