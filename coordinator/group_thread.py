@@ -263,7 +263,6 @@ class GroupThread:
 
     def plan(self, given: inputs.PlanBatch) -> None:
         """Put a batch in flight, unless one is: Spark may have logged that one already."""
-        self._schedule.hurry()
         if self.state.batch is None:
             self.feed(given)
 

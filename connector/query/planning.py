@@ -57,8 +57,8 @@ def under_old_leaders(plannable: Plannable, leader_epochs: LeaderEpochs) -> set[
     """
     return {
         tp
-        for tp, position in plannable.items()
-        if position.leader_epoch is not None and leader_epochs.get(tp, position.leader_epoch) < position.leader_epoch
+        for tp, (_, _, leader_epoch, _) in plannable.items()
+        if leader_epoch is not None and leader_epochs.get(tp, leader_epoch) < leader_epoch
     }
 
 
@@ -104,23 +104,20 @@ def plan(
     limit : int or None
         The approximate maximum number of offsets, shared in proportion to the backlogs.
     """
-    ranges: PlannedRanges = {}
-    total = 0
-    for tp, (epoch, at, _, _) in plannable.items():
-        end = ends.get(tp, at)
-        if end > at:
-            ranges[tp] = PlannedRange(epoch, OffsetRange(at, end), leader_epochs.get(tp))
-            total += end - at
-    if limit is None or total <= limit:
-        return ranges
-    return {tp: PlannedRange(epoch, _share(r, limit, total), leader) for tp, (epoch, r, leader) in ranges.items()}
+    behind = [
+        (tp, epoch, at, end) for tp, (epoch, at, _, _) in plannable.items() if (end := ends.get(tp, at)) > at
+    ]
+    total = sum(end - at for _, _, at, end in behind)
+    if limit is not None and total > limit:
+        behind = [(tp, epoch, at, Offset(at + _share(end - at, limit, total))) for tp, epoch, at, end in behind]
+    return {tp: PlannedRange(epoch, OffsetRange(at, end), leader_epochs.get(tp)) for tp, epoch, at, end in behind}
 
 
-def _share(r: OffsetRange, limit: int, total: int) -> OffsetRange:
-    """Return the beginning of ``r`` that is its share of ``limit``, if all ranges have ``total`` offsets."""
+def _share(offsets: int, limit: int, total: int) -> int:
+    """Return the share of ``limit`` of a partition that has ``offsets`` of ``total`` offsets to read."""
     # In the order of Spark's own source: another order may round to one offset less.
-    share = limit * (r.size / total)
-    return OffsetRange(r.start, Offset(r.start + (math.ceil(share) if share < 1 else math.floor(share))))
+    share = limit * (offsets / total)
+    return math.ceil(share) if share < 1 else math.floor(share)
 
 
 def backlog(plannable: Plannable, ends: Mapping[TopicPartition, Offset]) -> int:

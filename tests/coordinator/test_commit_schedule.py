@@ -44,30 +44,21 @@ def test_commit_is_taken_once(schedule: CommitSchedule) -> None:
     assert schedule.take() is None
 
 
-@pytest.mark.parametrize("in_command", [True, False])
-def test_small_commit_is_not_held_back(schedule: CommitSchedule, in_command: bool) -> None:
-    schedule.hold(SMALL, in_command=in_command)
-    assert schedule.held_for_s <= 0
-
-
-def test_large_commit_that_a_command_decides_is_held_back_for_a_while(schedule: CommitSchedule, clock: Clock) -> None:
-    schedule.hold(LARGE, in_command=True)
-    assert 0 < schedule.held_for_s < 1
+@pytest.mark.parametrize(("commit", "pause_s"), [(SMALL, 20e-6), (LARGE, 1001 * 20e-6)])
+def test_commit_that_a_command_decides_is_held_back_while_spark_plans(
+    schedule: CommitSchedule, clock: Clock, commit: Commit, pause_s: float
+) -> None:
+    schedule.hold(commit, in_command=True)
+    assert schedule.held_for_s == pytest.approx(pause_s, rel=1e-3)
     clock.now += 1
     assert schedule.held_for_s <= 0
-    assert schedule.take() is LARGE
+    assert schedule.take() is commit
 
 
-def test_large_commit_that_nobody_waits_for_is_not_held_back(schedule: CommitSchedule) -> None:
-    schedule.hold(LARGE, in_command=False)
+@pytest.mark.parametrize("commit", [SMALL, LARGE])
+def test_commit_that_no_caller_waits_for_is_not_held_back(schedule: CommitSchedule, commit: Commit) -> None:
+    schedule.hold(commit, in_command=False)
     assert schedule.held_for_s <= 0
-
-
-def test_plan_lets_go_what_is_held_back(schedule: CommitSchedule) -> None:
-    schedule.hold(LARGE, in_command=True)
-    schedule.hurry()
-    assert schedule.held_for_s <= 0
-    assert schedule.take() is LARGE
 
 
 def test_what_was_sent_is_not_held_back_any_more(schedule: CommitSchedule) -> None:
