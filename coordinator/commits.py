@@ -37,8 +37,9 @@ _log = logging.getLogger(__name__)
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 1.0
 
-# A commit is held back this long for each of its partitions, while Spark plans the next batch.  To build and encode it
-# takes as much Python time as the plan, which would take twice as long.
+# A commit of more partitions than this is held back for a time for each of them, while Spark plans the next batch.  To
+# build and encode it takes as much Python time as the plan, which would take twice as long.
+_LARGE_COMMIT = 1000
 _PAUSE_OF_PARTITION_S = 20e-6
 
 Found = Mapping[TopicPartition, GroupOffset | None]
@@ -64,10 +65,12 @@ class CommitSchedule:
     def hold(self, commit: Commit, *, in_command: bool) -> None:
         """Take a commit to send.
 
-        ``in_command``: a command of Spark's thread has decided it.  The commit is then held back.
+        ``in_command``: a command whose caller still waits has decided it.  A large commit is then held back.
         """
         self._held = commit
-        self._held_until = self._clock() + len(commit.entries) * _PAUSE_OF_PARTITION_S if in_command else 0.0
+        count = len(commit.entries)
+        large = in_command and count > _LARGE_COMMIT
+        self._held_until = self._clock() + count * _PAUSE_OF_PARTITION_S if large else 0.0
 
     @property
     def held_for_s(self) -> float:

@@ -104,9 +104,7 @@ def plan(
     limit : int or None
         The approximate maximum number of offsets, shared in proportion to the backlogs.
     """
-    behind = [
-        (tp, epoch, at, end) for tp, (epoch, at, _, _) in plannable.items() if (end := ends.get(tp, at)) > at
-    ]
+    behind = [(tp, epoch, at, end) for tp, (epoch, at, _, _) in plannable.items() if (end := ends.get(tp, at)) > at]
     total = sum(end - at for _, _, at, end in behind)
     if limit is not None and total > limit:
         behind = [(tp, epoch, at, Offset(at + _share(end - at, limit, total))) for tp, epoch, at, end in behind]
