@@ -88,8 +88,8 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
         )
     # The broker keeps a file of each log open, and Linux limits their number.  So it must delete the logs of one size
     # before it makes those of the next.
-    properties = {"message_max_bytes": str(args.message_max_bytes), "log_segment_delete_delay_ms": "0"}
-    with bench(say, **properties) as place:
+    max_bytes = str(args.message_max_bytes)
+    with bench(say, message_max_bytes=max_bytes, log_segment_delete_delay_ms="0") as place:
         for at, count in enumerate(args.partitions):
             cell = Cell(name=f"{count:,} partitions", factors={"partitions": count})
             result.cells.append(cell)
