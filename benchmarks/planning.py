@@ -4,7 +4,7 @@ The first part runs without Spark.  It calls the reader like Spark's runner in t
 offsets as JSON text in both directions, and with pickled input partitions.  Each batch has one new record in each
 partition.  A pause between two batches lets the commit finish, so that the next batch does not wait for it.
 
-With 20,000 partitions the broker needs more than 20,000 open files (``ulimit -n``).
+The broker keeps a file of each partition open: ``ulimit -n`` must be larger than the largest number of partitions.
 
 The second part runs in Spark, and compares with the built-in source.  There one new record in one partition causes a
 batch.
@@ -70,7 +70,7 @@ QUICK: dict[str, Any] = {"partitions": [100, 1_000], "repetitions": 2, "pause": 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this benchmark."""
-    default = [100, 1_000, 10_000, 20_000]
+    default = [100, 1_000, 10_000, 15_000]
     parser.add_argument("--partitions", type=int, nargs="*", default=default, help="(default: %(default)s)")
     parser.add_argument("--repetitions", type=int, default=10, help="batches without Spark (default: %(default)s)")
     parser.add_argument("--pause", type=float, default=2.0, help="seconds between two of them (default: %(default)s)")

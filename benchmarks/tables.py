@@ -44,7 +44,7 @@ class Table:
         """Return the table for the docs."""
         rule = ["---", *("---:" for _ in self.header[1:])]
         rows = [f"| {' | '.join(row)} |" for row in [self.header, rule, *self.rows]]
-        return "\n".join([f"**{self.title}**", "", *rows])
+        return "\n".join([f"**{self.title.strip()}**", "", *rows])  # Markdown has no bold text that begins with a space
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

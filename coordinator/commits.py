@@ -38,9 +38,11 @@ _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 1.0
 
 # A commit of more partitions than this is held back for a time for each of them, while Spark plans the next batch.  To
-# build and encode it takes as much Python time as the plan, which would take twice as long.
+# build and encode it takes as much Python time as the plan, which would take twice as long.  The group thread does not
+# poll meanwhile, so the pause has a limit.
 _LARGE_COMMIT = 1000
 _PAUSE_OF_PARTITION_S = 20e-6
+_LONGEST_PAUSE_S = 0.2
 
 Found = Mapping[TopicPartition, GroupOffset | None]
 """The group's committed offset of each partition; None for a partition without one."""
@@ -69,8 +71,8 @@ class CommitSchedule:
         """
         self._held = commit
         count = len(commit.entries)
-        large = in_command and count > _LARGE_COMMIT
-        self._held_until = self._clock() + count * _PAUSE_OF_PARTITION_S if large else 0.0
+        pause_s = min(count * _PAUSE_OF_PARTITION_S, _LONGEST_PAUSE_S)
+        self._held_until = self._clock() + pause_s if in_command and count > _LARGE_COMMIT else 0.0
 
     @property
     def held_for_s(self) -> float:

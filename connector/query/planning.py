@@ -67,14 +67,8 @@ def truncated(
 ) -> set[TopicPartition]:
     """Return the partitions whose log ends below their position.
 
-    Parameters
-    ----------
-    plannable : mapping
-        The position of each partition that may be read.
-    ends : mapping of TopicPartition to Offset
-        The known log ends.
-    epoch_ends : mapping of TopicPartition to Offset
-        The known ends of the log for the leader epoch of the position.
+    ``ends`` are the known log ends.  ``epoch_ends`` are the known ends of the logs for the leader epochs of the
+    positions.
     """
     return {
         tp
@@ -95,12 +89,8 @@ def plan(
 
     Parameters
     ----------
-    plannable : mapping
-        The position of each partition that may be read.
     ends : mapping of TopicPartition to Offset
         Where to stop reading (exclusive).
-    leader_epochs : mapping of TopicPartition to LeaderEpoch
-        The epoch of the leader that returned the log end, if known.
     limit : int or None
         The approximate maximum number of offsets, shared in proportion to the backlogs.
     """
@@ -119,5 +109,5 @@ def _share(offsets: int, limit: int, total: int) -> int:
 
 
 def backlog(plannable: Plannable, ends: Mapping[TopicPartition, Offset]) -> int:
-    """Return how many offsets there are to read.  See :func:`plan` for the arguments."""
+    """Return how many offsets there are to read before ``ends``."""
     return sum(max(0, ends.get(tp, at) - at) for tp, (_, at, _, _) in plannable.items())

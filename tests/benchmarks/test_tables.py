@@ -67,7 +67,7 @@ def test_figures_survive_where_a_name_is_cut() -> None:
 
 
 def test_markdown_aligns_figures_to_the_right() -> None:
-    table = Table(title="Records/s", header=["", "kafka"], rows=[["base", "1.00M"]])
+    table = Table(title="  Records/s", header=["", "kafka"], rows=[["base", "1.00M"]])
     assert table.markdown().splitlines() == [
         "**Records/s**",
         "",
