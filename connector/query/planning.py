@@ -87,12 +87,8 @@ def plan(
     As in Spark's own source, a share of the limit below one is rounded up, so that no partition starves beside a large
     one.  The sum may therefore exceed the limit by less than the number of partitions.
 
-    Parameters
-    ----------
-    ends : mapping of TopicPartition to Offset
-        Where to stop reading (exclusive).
-    limit : int or None
-        The approximate maximum number of offsets, shared in proportion to the backlogs.
+    ``ends`` say where to stop reading (exclusive).  ``limit`` is the approximate maximum number of offsets, which the
+    partitions share in proportion to their backlogs; None for no limit.
     """
     behind = [(tp, epoch, at, end) for tp, (epoch, at, _, _) in plannable.items() if (end := ends.get(tp, at)) > at]
     total = sum(end - at for _, _, at, end in behind)
