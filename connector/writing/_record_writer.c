@@ -3,7 +3,7 @@
  * A writer has at most one open batch for each partition.  Only the records are encoded here.  Python adds the header of
  * the batch (record_writer.py), sends it, and gives the memory back:
  *
- *   kw_topic       sets the number of partitions of a topic
+ *   kw_topic       sets the partitions of a topic
  *   kw_write       appends rows to the batches of their partitions, up to a row that has no place
  *   kw_take        ends a batch; its memory now belongs to the caller
  *   kw_give_back   takes the memory of a batch for later ones
@@ -34,6 +34,8 @@ typedef struct {
     batch_t *batches; /* one for each partition */
     int32_t count;
     int32_t sticky; /* the partition of rows without a key; -1: not chosen yet */
+    int32_t *led; /* the partitions that have a leader */
+    int32_t led_count;
 } topic_t;
 
 typedef struct {
@@ -108,7 +110,10 @@ void kw_free(writer_t *writer) {
         free(writer->spare);
         writer->spare = next;
     }
-    for (int32_t i = 0; i < writer->topic_count; i++) free(writer->topics[i].batches);
+    for (int32_t i = 0; i < writer->topic_count; i++) {
+        free(writer->topics[i].batches);
+        free(writer->topics[i].led);
+    }
     free(writer->topics);
     free(writer->open);
     free(writer);
@@ -148,11 +153,34 @@ static int make_room(writer_t *writer, batch_t *batch, int64_t size) {
     return 1;
 }
 
-/* Set the number of partitions of a topic: a known one, or the next number.  Fewer than before are ignored.  Return 0, or
- * -1 without memory. */
-int32_t kw_topic(writer_t *writer, int32_t topic, int32_t count) {
+/* Note which partitions have a leader.  Return false without memory. */
+static int set_led(topic_t *topic, const int32_t *led, int32_t led_count) {
+    int32_t *copy = led_count > 0 ? RESIZE(topic->led, (size_t)led_count * sizeof *copy) : topic->led;
+    if (led_count > 0 && copy == NULL) return 0;
+    topic->led = copy;
+    topic->led_count = 0;
+    int kept = led_count == 0;
+    for (int32_t i = 0; i < led_count; i++) {
+        if (led[i] < 0 || led[i] >= topic->count) continue;
+        copy[topic->led_count++] = led[i];
+        kept |= led[i] == topic->sticky;
+    }
+    if (!kept) topic->sticky = -1;
+    return 1;
+}
+
+/* Set the number of partitions of a topic, and those that have a leader.  The topic is a known one, or the next number.
+ * Partitions with an open batch stay, and those before them.  Return how many there are now; -1 without memory. */
+int32_t kw_topic(writer_t *writer, int32_t topic, int32_t count, const int32_t *led, int32_t led_count) {
     int32_t before = topic < writer->topic_count ? writer->topics[topic].count : 0;
-    if (count <= before) return 0;
+    if (count < before) {
+        for (int32_t i = count; i < before; i++)
+            if (writer->topics[topic].batches[i].count > 0) count = i + 1;
+        writer->topics[topic].count = count;
+        writer->partition_count -= before - count;
+        if (writer->topics[topic].sticky >= count) writer->topics[topic].sticky = -1;
+    }
+    if (count <= before) return set_led(&writer->topics[topic], led, led_count) ? count : -1;
     int64_t all = (int64_t)writer->partition_count + count - before;
     if (all > INT32_MAX) return -1;
     place_t *open = RESIZE(writer->open, (size_t)all * sizeof *open);
@@ -162,7 +190,7 @@ int32_t kw_topic(writer_t *writer, int32_t topic, int32_t count) {
         topic_t *topics = RESIZE(writer->topics, (size_t)(topic + 1) * sizeof *topics);
         if (topics == NULL) return -1;
         writer->topics = topics;
-        topics[topic] = (topic_t){NULL, 0, -1};
+        topics[topic] = (topic_t){NULL, 0, -1, NULL, 0};
     }
     topic_t *found = &writer->topics[topic];
     batch_t *batches = RESIZE(found->batches, (size_t)count * sizeof *batches);
@@ -172,7 +200,7 @@ int32_t kw_topic(writer_t *writer, int32_t topic, int32_t count) {
     found->count = count;
     writer->partition_count = (int32_t)all;
     if (topic == writer->topic_count) writer->topic_count++;
-    return 0;
+    return set_led(found, led, led_count) ? count : -1;
 }
 
 /* --------------------------------------------------------------------------------------------------- partitions */
@@ -203,7 +231,11 @@ static uint32_t random_number(writer_t *writer) {
 static int32_t choose(writer_t *writer, topic_t *topic, const uint8_t *key, size_t key_size) {
     if (key != NULL) return (int32_t)((murmur2(key, key_size) & 0x7fffffff) % (uint32_t)topic->count);
     /* Deliberate: the same one until its batch is taken, like Java's producer.  So batches are large. */
-    if (topic->sticky < 0) topic->sticky = (int32_t)(random_number(writer) % (uint32_t)topic->count);
+    if (topic->sticky < 0) {
+        uint32_t number = random_number(writer);
+        topic->sticky = topic->led_count > 0 ? topic->led[number % (uint32_t)topic->led_count]
+                                             : (int32_t)(number % (uint32_t)topic->count);
+    }
     return topic->sticky;
 }
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,9 +26,6 @@ from pyspark_kafka_group.writing.direct_settings import DirectSettings
 from pyspark_kafka_group.writing.producer import log
 from pyspark_kafka_group.writing.producer_requests import MESSAGE_TIMED_OUT, NO_LEADER, WRITTEN, ProducerRequests
 
-_REQUEST_BYTES = 4 * 1024 * 1024
-"""The size of a request, unless it has only one batch.  Brokers accept 100 MB."""
-
 _AWAY_S = 0.1
 """Shorter pauses of the caller count as time of the batches."""
 
@@ -40,11 +37,10 @@ _ANSWER_BYTES = 64 * 1024 * 1024
 
 
 class Batch(NamedTuple):
-    """A batch to write, and when to stop retrying."""
+    """A batch to write, and its size in bytes."""
 
     buffers: Sequence[Buffer]
     size: int
-    until: Deadline
 
 
 @dataclass(eq=False, slots=True)
@@ -56,6 +52,7 @@ class _Partition:
 
     tp: TopicPartition
     batches: deque[Batch] = field(default_factory=deque)
+    until: Deadline | None = None  # when to stop retrying the first batch; None before the first attempt
     leader: _Broker | None = None
     failures: int = 0  # since the last batch was written
     retry_at: Deadline = field(default_factory=lambda: Deadline.after(0))
@@ -82,6 +79,8 @@ class BatchSender:
         The settings of the producer.
     requests : ProducerRequests
         Finds leaders, and knows which errors a retry can cure.
+    found : callable
+        Is called with the metadata of topics whose leaders were searched for.  Calls :meth:`learn`.
 
     Attributes
     ----------
@@ -89,8 +88,10 @@ class BatchSender:
         The size of the batches that are not written yet.
     """
 
-    def __init__(self, settings: DirectSettings, requests: ProducerRequests) -> None:
-        self._settings, self._requests = settings, requests
+    def __init__(
+        self, settings: DirectSettings, requests: ProducerRequests, found: Callable[[ClusterMetadata], None]
+    ) -> None:
+        self._settings, self._requests, self._found = settings, requests, found
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._brokers: dict[Address, _Broker] = {}
         self._leaderless: set[_Partition] = set()  # those with batches
@@ -126,12 +127,13 @@ class BatchSender:
         self._paused_at = time.monotonic()
 
     def resume(self) -> None:
-        """Extend the time of all batches by the time since :meth:`pause`, in which no thread could send them."""
+        """Extend the time of batches by the time since :meth:`pause`, in which no thread could send them."""
         away_s = time.monotonic() - self._paused_at
         if away_s < _AWAY_S or not self.unwritten_bytes:
             return
         for partition in self._partitions.values():
-            partition.batches = deque(batch._replace(until=batch.until.later(away_s)) for batch in partition.batches)
+            if partition.until is not None:
+                partition.until = partition.until.later(away_s)
 
     def step(self, wait_s: float = 0.0) -> None:
         """Send what can be sent, and take answers.
@@ -173,14 +175,14 @@ class BatchSender:
             return
         topics = {partition.tp.topic for partition in due}
         errors: dict[str, int] | None = None
-        until = _until(due)
+        until = self._until(due)
         try:
             metadata = self._requests.metadata(topics, until)
         except (OSError, ProtocolError) as problem:
             self._requests.note(problem, until)
         else:
             errors = {topic.name: topic.error for topic in metadata.topics}
-            self.learn(metadata)
+            self._found(metadata)
             self._requests.prefer_another()
         for partition in due:
             if partition.leader is not None:
@@ -193,7 +195,7 @@ class BatchSender:
     def _put_off(self, partition: _Partition) -> None:
         """Look for the leader again after a pause, and send the first batch again."""
         pause_s = min(self._settings.pause_s * 2 ** min(partition.failures, 20), self._settings.longest_pause_s)
-        if partition.batches[0].until.left_s <= pause_s:
+        if self._until([partition]).left_s <= pause_s:
             raise self._requests.failure(MESSAGE_TIMED_OUT, *partition.tp)
         log.info("%s: retry because of %s", partition.tp, self._requests.last_error)
         partition.failures += 1
@@ -208,12 +210,12 @@ class BatchSender:
         size = 0
         for partition in broker.ready:
             size += partition.batches[0].size
-            if broker.sent and size > _REQUEST_BYTES:
+            if broker.sent and size > self._settings.record_bytes:
                 break
             broker.sent.append(partition)
         for partition in broker.sent:
             del broker.ready[partition]
-        until = _until(broker.sent)
+        until = self._until(broker.sent)
         body = produce_request(
             {partition.tp: partition.batches[0].buffers for partition in broker.sent},
             transactional_id=self._settings.transactional_id,
@@ -289,7 +291,7 @@ class BatchSender:
             error = answer.errors[partition.tp]
             if error in WRITTEN:
                 self.unwritten_bytes -= partition.batches.popleft().size
-                partition.failures = 0
+                partition.failures, partition.until = 0, None
                 if partition.batches:
                     self._make_ready(partition)
             else:
@@ -304,11 +306,17 @@ class BatchSender:
             broker.connection = None
         sent, broker.sent = [*broker.sent, *broker.ready], []
         broker.ready.clear()
-        self._requests.note(problem, _until(sent))
+        self._requests.note(problem, self._until(sent))
         for partition in sent:
             self._put_off(partition)
 
+    def _until(self, partitions: Iterable[_Partition]) -> Deadline:
+        """Return when the first of these batches must be written.  The time begins with the first attempt.
 
-def _until(partitions: Iterable[_Partition]) -> Deadline:
-    """Return when the time of the first of these batches ends."""
-    return min(partition.batches[0].until for partition in partitions)
+        Deliberate: not with the end of the batch.  A slow or throttled cluster may take long for the batches before it.
+        """
+        found = []
+        for partition in partitions:
+            partition.until = partition.until or Deadline.after(self._settings.delivery_s)
+            found.append(partition.until)
+        return min(found)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.topic_requests import ClusterMetadata
+from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, TopicMetadata
 from pyspark_kafka_group.wire.types import ProtocolError, TopicPartition
 from pyspark_kafka_group.writing.batch_sender import Batch, BatchSender
 from pyspark_kafka_group.writing.direct_settings import DirectSettings, direct_settings
@@ -42,11 +42,12 @@ class DirectProducer(SinkProducer):
     def __init__(self, config: Mapping[str, str], settings: DirectSettings | None = None) -> None:
         self._settings = settings = settings or direct_settings(config)
         self._requests = ProducerRequests(settings, config)
-        self._sender = BatchSender(settings, self._requests)
+        self._sender = BatchSender(settings, self._requests, self._learn)
         self._writer = RecordWriter(batch_bytes=settings.batch_bytes, record_bytes=settings.record_bytes)
         self._id: ProducerId | None = None if settings.idempotent else ProducerId()
         self._sequences: dict[TopicPartition, int] = {}
         self._in_transaction: set[TopicPartition] = set()
+        self._topic_ids: dict[str, str | None] = {}
         self._ask_again: dict[str, Deadline] = {}
         """When to ask for the partitions of each topic again."""
         self._failure: BaseException | None = None
@@ -141,7 +142,7 @@ class DirectProducer(SinkProducer):
             if self._settings.idempotent:
                 self._sequences[tp] = (first + records.count) % _SEQUENCES
             size = sum(map(len, buffers))
-            self._sender.add(tp, Batch(buffers, size, Deadline.after(self._settings.delivery_s)))
+            self._sender.add(tp, Batch(buffers, size))
 
     def _add_to_transaction(self, partitions: Collection[TopicPartition]) -> None:
         transactional_id = self._settings.transactional_id
@@ -177,9 +178,20 @@ class DirectProducer(SinkProducer):
     def _learn(self, metadata: ClusterMetadata) -> None:
         for topic in metadata.topics:
             if topic.partitions:
-                self._writer.set_partitions(topic.name, len(topic.partitions))
+                led = [found.number for found in topic.partitions if found.leader in metadata.brokers]
+                self._learn_partitions(topic, led)
                 self._ask_again[topic.name] = Deadline.after(self._settings.topic_age_s)
         self._sender.learn(metadata)
+
+    def _learn_partitions(self, topic: TopicMetadata, led: Collection[int]) -> None:
+        name, count = topic.name, len(topic.partitions)
+        # Topics only grow.  So a smaller number is old, unless this is another topic of the same name.
+        if self._topic_ids.get(name) == topic.topic_id and self._writer.knows(name):
+            count = max(count, self._writer.partitions(name))
+        self._topic_ids[name] = topic.topic_id
+        self._writer.set_partitions(name, count, led)
+        if self._writer.partitions(name) > count:
+            raise self._requests.failure(UNKNOWN_PARTITION, name, self._writer.partitions(name) - 1)
 
 
 def _place(rows: Rows, at: int) -> tuple[str, int]:

@@ -86,7 +86,7 @@ class DirectSettings(NamedTuple):
     idempotent: bool  # whether the broker recognizes a repeated batch
     compression: Compression | None
     batch_bytes: int  # the largest batch with more than one record
-    record_bytes: int
+    record_bytes: int  # the largest record, and the largest request with several batches
     buffer_bytes: int  # of all records that are not written yet
     delivery_s: float  # for a batch with all retries; `math.inf` for no limit
     request_s: float  # how long the broker may wait for other replicas

@@ -14,6 +14,7 @@ from functools import cache
 
 from pyspark_kafka_group.columns.native_library import reader_override
 from pyspark_kafka_group.offsets.client_login import needs_renewals
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.writing.direct_producer import DirectProducer
 from pyspark_kafka_group.writing.direct_settings import NotSupportedError, direct_settings, tunes_librdkafka
 from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer, log
@@ -21,7 +22,10 @@ from pyspark_kafka_group.writing.record_writer import RECORD_WRITER
 
 _MAX_IDLE = 4  # a worker runs one task at a time, so more idle producers belong to writes that have ended
 
-_idle: dict[tuple[int, frozenset[tuple[str, str]]], SinkProducer] = {}
+_IDLE_S = 180.0
+"""How long a producer is kept without a task.  Azure, for one, drops connections after four silent minutes."""
+
+_idle: dict[tuple[int, frozenset[tuple[str, str]]], tuple[SinkProducer, Deadline]] = {}
 
 
 @contextmanager
@@ -36,7 +40,10 @@ def lease(config: Mapping[str, str]) -> Iterator[SinkProducer]:
     # Deliberate: by process.  A producer that was inherited through a fork has no threads, or shares connections with
     # the parent.  So it is not used or closed.
     key = os.getpid(), frozenset(config.items())
-    producer = _idle.pop(key, None) or open_producer(config)
+    for old in [other for other, (_, until) in _idle.items() if other[0] == key[0] and until.passed]:
+        _idle.pop(old)[0].close()
+    kept = _idle.pop(key, None)
+    producer = kept[0] if kept else open_producer(config)
     try:
         yield producer
     except BaseException:
@@ -46,9 +53,9 @@ def lease(config: Mapping[str, str]) -> Iterator[SinkProducer]:
         # Deliberate: not kept.  Without a task, nobody would renew its token, and it would try to log in for ever.
         producer.close()
         return
-    _idle[key] = producer
-    for surplus in [kept for kept in _idle if kept[0] == key[0]][:-_MAX_IDLE]:
-        _idle.pop(surplus).close()
+    _idle[key] = producer, Deadline.after(_IDLE_S)
+    for surplus in [other for other in _idle if other[0] == key[0]][:-_MAX_IDLE]:
+        _idle.pop(surplus)[0].close()
 
 
 def open_producer(config: Mapping[str, str]) -> SinkProducer:

@@ -62,7 +62,8 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         # The default of Java's producer, and so of Spark's own sink: co-partitioned topics stay co-partitioned.
         usual="murmur2_random",
         doc="Chooses the partition of records that have none. The default is that of Java's producer: the murmur2 hash "
-        "of the key decides. Records without a key go to a random partition, which changes with each batch.",
+        "of the key decides. Records without a key go to a random partition with a leader, which changes with each "
+        "batch.",
     ),
     ProducerProperty(
         key="enable.idempotence",
@@ -82,8 +83,9 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         called="message.timeout.ms",
         # The default of Java's producer; librdkafka's own default is 5 minutes.
         usual="120000",
-        doc="The longest time to write a record, with all retries; after that its task fails. If the cluster is not "
-        "reachable, the error comes after this time. At most kafka.transaction.timeout.ms; 0 waits for ever.",
+        doc="The longest time to write a batch of records, from the first attempt on, with all retries; after that its "
+        "task fails. If the cluster is not reachable, the error comes after this time. At most "
+        "kafka.transaction.timeout.ms; 0 waits for ever.",
     ),
     ProducerProperty(
         key="max.block.ms",
@@ -103,8 +105,9 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         key="max.request.size",
         called="message.max.bytes",
         usual="1048576",  # the default of Java's client; librdkafka's own is less
-        doc="The size of the largest record, in bytes. The topic's `max.message.bytes` must also allow it. That limit "
-        "is for a batch of records. If it is less than 1000000, set kafka.batch.size below it.",
+        doc="The size of the largest record, and of a request with several batches, in bytes. The topic's "
+        "`max.message.bytes` must also allow the record. That limit is for a batch of records. If it is less than "
+        "1000000, set kafka.batch.size below it.",
     ),
     ProducerProperty(
         key="transaction.timeout.ms",

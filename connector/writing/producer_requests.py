@@ -48,6 +48,7 @@ _PASSING = frozenset(
     map(
         error_code,
         (
+            "CORRUPT_MESSAGE",
             "UNKNOWN_TOPIC_OR_PARTITION",
             "LEADER_NOT_AVAILABLE",
             "NOT_LEADER_OR_FOLLOWER",

@@ -10,6 +10,7 @@ import ctypes
 import os
 import struct
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -128,7 +129,7 @@ RECORD_WRITER = NativePart(
         "kc_crc": (ctypes.c_uint32, (ctypes.c_uint32, POINTER, _INT64, _INT32)),
         "kw_new": (POINTER, (_INT64, _INT64, ctypes.c_uint64)),
         "kw_free": (None, (POINTER,)),
-        "kw_topic": (_INT32, (POINTER, _INT32, _INT32)),
+        "kw_topic": (_INT32, (POINTER, _INT32, _INT32, ctypes.POINTER(_INT32), _INT32)),
         "kw_write": (None, (POINTER, POINTER, _INT64, _INT64, _INT64, ctypes.POINTER(WrittenRows))),
         "kw_open_bytes": (_INT64, (POINTER,)),
         "kw_open_count": (_INT32, (POINTER,)),
@@ -148,7 +149,7 @@ class RecordWriter:
 
     The partition of a row decides where it goes.  If it has none, its key decides, like librdkafka's
     ``murmur2_random``: equal keys go to equal partitions, as with Java's producer.  Rows without a key go to a random
-    partition, until its batch is taken.
+    partition with a leader, until its batch is taken.
 
     Parameters
     ----------
@@ -181,8 +182,17 @@ class RecordWriter:
         self._layout = NativeRows()
         self._alive: list[Any] = []
 
-    def set_partitions(self, topic: str, count: int) -> None:
-        """Note how many partitions a topic has.  A smaller number than before is ignored, as old metadata.
+    def set_partitions(self, topic: str, count: int, led: Collection[int] = ()) -> None:
+        """Note how many partitions a topic has.  Partitions with an open batch stay, and those before them.
+
+        Parameters
+        ----------
+        topic : str
+            The name.
+        count : int
+            The number of partitions.
+        led : collection of int
+            The partitions that have a leader.  If it is empty, all may be chosen.
 
         Raises
         ------
@@ -192,13 +202,14 @@ class RecordWriter:
         if count < 1:
             raise ValueError(f"a topic cannot have {count} partitions")
         number = self._topics.get(topic, len(self._names))
-        if self._library.kw_topic(self._handle, number, count) != 0:
+        count = self._library.kw_topic(self._handle, number, count, (_INT32 * len(led))(*led), len(led))
+        if count < 0:
             raise MemoryError("no memory for the partitions of a topic")
         if number == len(self._names):
             self._topics[topic] = number
             self._names.append(topic)
             self._counts.append(count)
-        self._counts[number] = max(count, self._counts[number])
+        self._counts[number] = count
 
     def knows(self, topic: str) -> bool:
         """Return whether `set_partitions` was called for this topic."""

@@ -250,7 +250,7 @@ static void write_rows(writer_t *writer, int32_t *counts, const int32_t *map) {
     }
     /* All rows at once, into a writer of their own. */
     writer_t *other = kw_new(1 + (int64_t)chance(300), INT32_MAX, seed);
-    for (int32_t i = 0; i < TOPICS;) i += kw_topic(other, i, 3) == 0;
+    for (int32_t i = 0; i < TOPICS;) i += kw_topic(other, i, 3, NULL, 0) == 3;
     written_t written = {0};
     for (int64_t at = 0; at < count; at = written.at) {
         kw_write(other, &rows, at, count, ms, &written);
@@ -269,6 +269,26 @@ static void write_rows(writer_t *writer, int32_t *counts, const int32_t *map) {
     free(list_offsets), free(list_valid), free(all_topics), free(all_partitions);
 }
 
+/* Change a topic's partitions and their leaders.  Those with records stay. */
+static void set_partitions(writer_t *writer, int32_t topic, int32_t count, int32_t counts[TOPICS]) {
+    int32_t led[] = {(int32_t)chance(MOST_PARTITIONS), (int32_t)chance(MOST_PARTITIONS), -1};
+    int32_t led_count = (int32_t)chance(4), expected = count, usable = 0;
+    for (int32_t i = count; i < counts[topic]; i++)
+        if (due_count[topic][i] > 0) expected = i + 1;
+    int32_t found = kw_topic(writer, topic, count, led, led_count);
+    assert(found == expected || (found == -1 && out_of_memory));
+    counts[topic] = writer->topics[topic].count;
+    assert(found == -1 ? counts[topic] > 0 : counts[topic] == expected);
+    for (int32_t i = 0; i < led_count; i++) usable += led[i] >= 0 && led[i] < expected;
+    assert(found == -1 || writer->topics[topic].led_count == usable);
+    int32_t sticky = writer->topics[topic].sticky;
+    assert(sticky < counts[topic]);
+    if (found == -1 || usable == 0 || sticky < 0) return;
+    int32_t has_leader = 0;
+    for (int32_t i = 0; i < led_count; i++) has_leader |= led[i] == sticky;
+    assert(has_leader);
+}
+
 static void one_round(void) {
     static const int32_t maps[][TOPICS] = {{0, 1, 2}, {2, 0, 1}, {1, 1, 1}};
     int32_t counts[TOPICS] = {0};
@@ -276,13 +296,13 @@ static void one_round(void) {
     writer_t *writer = kw_new(1 + (int64_t)chance(chance(3) ? 200 : 20000), 1 + (int64_t)chance(200), seed);
     for (int32_t topic = 0; topic < TOPICS;) {
         int32_t count = 1 + (int32_t)chance(3);
-        if (kw_topic(writer, topic, count) != 0) continue;
+        if (kw_topic(writer, topic, count, NULL, 0) != count) continue;
         counts[topic++] = count;
     }
     for (int64_t times = 1 + (int64_t)chance(5); times > 0; times--) {
         write_rows(writer, counts, maps[chance(3)]);
         int32_t topic = (int32_t)chance(TOPICS), count = 1 + (int32_t)chance(MOST_PARTITIONS);
-        if (chance(4) == 0 && kw_topic(writer, topic, count) == 0 && count > counts[topic]) counts[topic] = count;
+        if (chance(4) == 0) set_partitions(writer, topic, count, counts);
         int32_t sticky = writer->topics[topic].sticky, partition = (int32_t)chance((uint64_t)counts[topic]);
         take(writer, topic, partition);
         keyless_moves += sticky == partition && writer->topics[topic].sticky < 0;

@@ -73,8 +73,10 @@ class SinkBrokers:
         What to do with the next Produce requests: a `Refuse`, a `HangUp`, or None.
     partitions : int
         The number of partitions.
+    topic_id : str or None
+        The id of the topic.
     leader : callable
-        Returns the number of a partition's leader.
+        Returns the number of a partition's leader; -1 if it has none.
     logs : dict
         The stored batches of each partition.
     sent : list of Sent
@@ -83,6 +85,7 @@ class SinkBrokers:
 
     def __init__(self, count: int = 1, topic: str = "t", partitions: int = 1) -> None:
         self.topic, self.partitions = topic, partitions
+        self.topic_id: str | None = None
         self.leader: Callable[[int], int] = lambda partition: partition % count
         self.faults: deque[Refuse | HangUp | None] = deque()
         self.logs: dict[TopicPartition, list[StoredBatch]] = {}
@@ -121,7 +124,7 @@ class SinkBrokers:
     def _metadata(self) -> ClusterMetadata:
         brokers = {number: broker.address for number, broker in enumerate(self.brokers)}
         found = tuple(PartitionMetadata(n, 0, self.leader(n), 0) for n in range(self.partitions))
-        return ClusterMetadata(brokers, (TopicMetadata(self.topic, 0, None, found),))
+        return ClusterMetadata(brokers, (TopicMetadata(self.topic, 0, self.topic_id, found),))
 
     def _add(self, asked: Asked) -> Any:
         request = Reader(memoryview(asked.body), flexible=asked.version >= APIS[ADD].flexible)

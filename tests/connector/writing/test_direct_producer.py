@@ -19,10 +19,11 @@ from pyspark_kafka_group.wire.group_requests import Coordinator
 from pyspark_kafka_group.wire.offset_transactions import InitializedProducer
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, TopicMetadata
 from pyspark_kafka_group.wire.types import Address, TopicPartition
+from pyspark_kafka_group.writing import producer_cache
 from pyspark_kafka_group.writing.direct_producer import DirectProducer
 from pyspark_kafka_group.writing.direct_settings import NotSupportedError, direct_settings
-from pyspark_kafka_group.writing.producer import MessageProducer
-from pyspark_kafka_group.writing.producer_cache import open_producer
+from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer
+from pyspark_kafka_group.writing.producer_cache import lease, open_producer
 from pyspark_kafka_group.writing.producer_properties import producer_config
 from pyspark_kafka_group.writing.record_rows import RecordColumns, Rows, record_rows
 from tests.connector.writing.sink_brokers import (
@@ -77,6 +78,7 @@ PASSING = (
     "NOT_LEADER_OR_FOLLOWER",
     "LEADER_NOT_AVAILABLE",
     "UNKNOWN_TOPIC_OR_PARTITION",
+    "CORRUPT_MESSAGE",
     "NOT_ENOUGH_REPLICAS",
     "REQUEST_TIMED_OUT",
     "KAFKA_STORAGE_ERROR",
@@ -291,6 +293,59 @@ def test_a_producer_that_is_throttled_waits(brokers: SinkBrokers, monkeypatch: p
     assert len(brokers.values()) == 3
 
 
+def test_time_in_the_queue_of_a_slow_cluster_does_not_count_as_time_to_write(
+    brokers: SinkBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produced = answers.produced
+    monkeypatch.setattr(answers, "produced", lambda errors: produced(errors, 60))
+    producer = producer_of(brokers, batch__size="200", delivery__timeout__ms="400")
+    write(producer, numbered(200))
+    producer.close()
+    assert len(brokers.sent) * 0.06 > 0.8, "all together take longer than the time of one"
+    assert brokers.values() == numbered(200)
+
+
+def test_a_request_is_not_larger_than_the_user_allows() -> None:
+    with sink_brokers(1, partitions=8) as brokers:
+        producer = producer_of(brokers, max__request__size="10000")
+        producer.send(rows([b"x" * 1500] * 40, [n % 8 for n in range(40)]))
+        producer.flush()
+        producer.close()
+        assert len(brokers.sent) > 1
+        assert max(sum(map(len, sent.batches.values())) for sent in brokers.sent) <= 10_000
+
+
+def test_rows_without_a_key_avoid_partitions_without_a_leader(brokers: SinkBrokers) -> None:
+    brokers.partitions = 3
+    brokers.leader = lambda partition: -1 if partition == 1 else 0
+    producer = producer_of(brokers, delivery__timeout__ms="300")
+    for number in range(30):
+        producer.send(rows(numbered(1, number)))
+        producer.flush()
+    producer.close()
+    assert brokers.values(1) == []
+    assert len(brokers.values(0)) + len(brokers.values(2)) == 30
+
+
+def test_a_topic_that_was_created_again_may_have_fewer_partitions(brokers: SinkBrokers) -> None:
+    brokers.partitions, brokers.topic_id = 3, "A" * 21 + "Q"
+    for broker in brokers.brokers:
+        broker.offered[METADATA] = (0, 12)
+    refresh = {"topic.metadata.refresh.interval.ms": "1"}
+    producer = producer_of(brokers, **refresh)
+    producer.send(rows(numbered(3), [0, 1, 2]))
+    producer.flush()
+    time.sleep(0.01)
+    brokers.partitions = 2  # an answer of a broker that is behind
+    producer.send(rows(numbered(1), [2]))
+    producer.flush()
+    time.sleep(0.01)
+    brokers.topic_id = "B" * 21 + "Q"
+    with pytest.raises(DeliveryError, match="_UNKNOWN_PARTITION"):
+        producer.send(rows(numbered(1), [2]))
+    producer.close()
+
+
 def test_without_idempotence_batches_have_no_numbers(brokers: SinkBrokers) -> None:
     producer = producer_of(brokers, acks="1")
     write(producer, numbered(3))
@@ -445,3 +500,20 @@ def test_no_error_shows_a_secret(brokers: SinkBrokers) -> None:
     producer.close()
     assert secret not in str(raised.value)
     assert secret not in repr(producer._settings)
+
+
+def test_a_producer_is_kept_between_tasks_but_not_for_long(
+    brokers: SinkBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = producer_config({"bootstrap.servers": brokers.bootstrap_servers})
+
+    def leased() -> SinkProducer:
+        with lease(config) as found:
+            return found
+
+    first = leased()
+    assert leased() is first
+    monkeypatch.setattr(producer_cache, "_IDLE_S", 0.0)
+    assert leased() is first
+    assert leased() is not first
+    producer_cache._idle.clear()

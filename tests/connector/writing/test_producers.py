@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pyspark_kafka_group.offsets.errors import AuthenticationError, ColumnError, DeliveryError, OptionError
 from pyspark_kafka_group.testing import MockKafka
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.writing import producer_cache
 from pyspark_kafka_group.writing.direct_producer import DirectProducer
 from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer
@@ -257,11 +258,11 @@ def test_producers_of_the_process_that_forked_this_one_are_left_alone(
     mock: MockKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some have threads, which do not exist in this process.  Closing one of them would never end."""
-    idle = {(0, frozenset({("client.id", str(n))})): None for n in range(9)}
+    idle = {(0, frozenset({("client.id", str(n))})): (None, Deadline.after(0)) for n in range(9)}
     monkeypatch.setattr(producer_cache, "_idle", idle)
     with lease(config(mock)) as mine:
         pass
-    assert [*idle.values()] == [None] * 9 + [mine]
+    assert [producer for producer, _ in idle.values()] == [None] * 9 + [mine]
     mine.close()
 
 

@@ -292,13 +292,42 @@ def test_a_row_of_an_unknown_partition_is_not_written_until_it_is_known() -> Non
     made = writer()
     found = arrow([row(partition=0), row(partition=3)])
     assert made.write(found, 0, NOW) == (1, Stop.NO_PARTITION, TopicPartition("a", 3))
-    made.set_partitions("a", 2)  # old metadata
-    assert made.partitions("a") == 3
-    assert made.write(found, 1, NOW) == (1, Stop.NO_PARTITION, TopicPartition("a", 3))
     made.set_partitions("a", 4)
     assert made.write(found, 1, NOW) == (2, Stop.DONE, None)
     assert sorted(made.open_partitions()) == [TopicPartition("a", 0), TopicPartition("a", 3)]
     assert made.take(TopicPartition("a", 0)).count == 1
+
+
+def test_a_topic_gets_fewer_partitions_but_keeps_those_with_records() -> None:
+    made = writer(a=5)
+    assert made.write(arrow([row(partition=2)]), 0, NOW).stop is Stop.DONE
+    made.set_partitions("a", 2)
+    assert made.partitions("a") == 3
+    assert made.take(TopicPartition("a", 2)).count == 1
+    made.set_partitions("a", 2)
+    assert made.partitions("a") == 2
+    assert made.write(arrow([row(partition=2)]), 0, NOW) == (0, Stop.NO_PARTITION, TopicPartition("a", 2))
+    made.set_partitions("a", 6)
+    assert made.write(arrow([row(partition=5)]), 0, NOW).stop is Stop.DONE
+
+
+def test_rows_without_a_key_go_to_partitions_with_a_leader() -> None:
+    found = set()
+    for _ in range(40):
+        made = writer(a=5)
+        made.set_partitions("a", 5, [1, 3])
+        made.write(arrow([row(key=None)]), 0, NOW)
+        found |= {tp.partition for tp in made.open_partitions()}
+    assert found == {1, 3}
+
+
+def test_the_partition_of_rows_without_a_key_changes_when_it_loses_its_leader() -> None:
+    made = writer(a=2)
+    made.write(arrow([row(key=None)]), 0, NOW)
+    [before] = made.open_partitions()
+    made.set_partitions("a", 2, [1 - before.partition])
+    made.write(arrow([row(key=None)]), 0, NOW)
+    assert {tp.partition for tp in made.open_partitions()} == {0, 1}
 
 
 def test_a_record_that_is_too_large_is_not_written() -> None:
