@@ -37,6 +37,7 @@ PROTOCOLS = ("classic", "consumer")
 """``consumer`` is the protocol of KIP-848."""
 
 _OTHER_MEMBERS = 5
+_MOST_STARTS = 10
 _ASKS = 20
 """Number of requests for stable offsets after each start."""
 
@@ -77,8 +78,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             busy = {"servers": kafka.bootstrap_servers, "topic": topic, "group": group, "protocol": protocol}
             with _busy(**busy, members=_OTHER_MEMBERS, per_second=args.per_second) as tell, _signals_restored():
                 tell(f"members {args.partitions}")
-                # Start twice: the first start waits for a rebalance, and commits the start of its partitions.
-                own = [starter.start() for _ in range(2)][-1].partitions
+                own = _settled(starter)
                 others = [n for n in range(args.partitions) if TopicPartition(topic, n) not in own]
                 if len(others) < args.producers:
                     raise RuntimeError(f"{len(others)} partitions are left for {args.producers} producers")
@@ -144,6 +144,16 @@ class _Starter:
     def refused(self, partitions: frozenset[TopicPartition]) -> bool:
         """Request stable offsets, and return whether the broker refused a partition."""
         return bool(self.requests.committed(self.group, partitions, require_stable=True).failed)
+
+
+def _settled(starter: _Starter) -> frozenset[TopicPartition]:
+    """Start the member until it gets the same partitions as before, and return them."""
+    own = starter.start().partitions  # waits for a rebalance, and commits the start of its partitions
+    for _ in range(_MOST_STARTS):
+        before, own = own, starter.start().partitions
+        if own == before:
+            return own
+    raise RuntimeError(f"the group still moves partitions after {_MOST_STARTS} starts")
 
 
 def _measured(
