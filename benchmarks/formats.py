@@ -1,12 +1,14 @@
-"""Typed values in batch reads: this source decodes JSON and Avro, compared with ``from_json`` and ``from_avro``.
+"""Typed values in batch reads: this source decodes JSON, Avro and Protobuf, compared with Spark's functions.
 
 The benchmark reads Avro twice.  First the writer and the reader have the same schema.  Then they have different ones,
-and the source fetches the writer's schema from a registry, which Spark's function cannot do.
+and the source fetches the writer's schema from a registry, which Spark's function cannot do.  Protobuf also comes from
+the registry.  It has no comparison, because the jar of ``from_protobuf`` could not be fetched.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import io
 import json
 import time
@@ -60,18 +62,24 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
     with bench(say) as place, SchemaRegistryServer() as registry:
         older = registry.register("orders", json.dumps(_OLDER))
         newer = registry.register("orders", json.dumps(_AVRO))
+        message, values_of_protobuf = _protobuf()
+        protobuf = registry.register("messages", base64.b64encode(message).decode(), "PROTOBUF")
         typed = {
             "json": {"valueFormat": "json", "valueSchema": _DDL},
             "avro": {"valueFormat": "avro", "valueSchema": json.dumps(_AVRO)},
             "avro, of an older schema": {
                 "valueFormat": "avro", "schema.registry.url": registry.url, "valueSchemaId": str(newer)
             },
+            "protobuf": {
+                "valueFormat": "protobuf", "schema.registry.url": registry.url, "valueSchemaId": str(protobuf)
+            },
         }  # fmt: skip
-        head = b"\0" + older.to_bytes(4, "big")
+        head, first_message = b"\0" + older.to_bytes(4, "big"), b"\0" + protobuf.to_bytes(4, "big") + b"\0"
         values = {
             "json": _json(),
             "avro": _avro(_AVRO),
             "avro, of an older schema": [head + one for one in _avro(_OLDER)],
+            "protobuf": [first_message + one for one in values_of_protobuf],
         }
         for kind, options in typed.items():
             topic = place.topic(8)
@@ -139,6 +147,32 @@ def _avro(written: dict[str, Any]) -> list[bytes]:
         fastavro.schemaless_writer(out, schema, {**row, "at": _AT + int(row["id"]), "gone": ["x", "y"]})
         found.append(out.getvalue())
     return found
+
+
+def _protobuf() -> tuple[bytes, list[bytes]]:
+    """Return the description of a file with one message, and the encoded rows."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
+
+    kind = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="orders.proto", package="shop", syntax="proto3")
+    file.dependency.append("google/protobuf/timestamp.proto")
+    message = file.message_type.add(name="Order")
+    fields = {"id": kind.TYPE_INT64, "item": kind.TYPE_STRING, "price": kind.TYPE_DOUBLE, "note": kind.TYPE_STRING}
+    for number, (name, of) in enumerate(fields.items(), 1):
+        message.field.add(name=name, number=number, type=of, label=kind.LABEL_OPTIONAL)
+    message.field.add(
+        name="at", number=5, type=kind.TYPE_MESSAGE, label=kind.LABEL_OPTIONAL, type_name=".google.protobuf.Timestamp"
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    order = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+    found = []
+    for row in _rows():
+        one: Any = order(**row)
+        one.at.FromMicroseconds(_AT + row["id"])
+        found.append(one.SerializeToString())
+    return file.SerializeToString(), found
 
 
 def _load(servers: str, topic: str, values: list[bytes], records: int) -> None:
