@@ -210,7 +210,7 @@ class BatchSender:
         size = 0
         for partition in broker.ready:
             size += partition.batches[0].size
-            if broker.sent and size > self._settings.record_bytes:
+            if broker.sent and size > self._settings.request_bytes:
                 break
             broker.sent.append(partition)
         for partition in broker.sent:

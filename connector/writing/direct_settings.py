@@ -26,6 +26,13 @@ _MOST = 2**31 - 1
 _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}  # as librdkafka has them
 _IN_FLIGHT, _MOST_IN_FLIGHT = "max.in.flight.requests.per.connection", 5
 
+_USUAL_BYTES, _REQUEST_BYTES = 1_048_576, 4_194_304
+"""The default of ``max.request.size``, and the largest request with several batches.  Brokers accept 100 MB.
+
+With Java's producer, the property limits both records and requests.  Users set less than the default if their brokers
+accept no larger requests, such as Azure Event Hubs.  So only less than the default limits requests here.
+"""
+
 _FOR_THE_WAY_S = 1.0
 """How much longer than the broker this producer waits, so that the broker's own answer comes first."""
 
@@ -86,7 +93,8 @@ class DirectSettings(NamedTuple):
     idempotent: bool  # whether the broker recognizes a repeated batch
     compression: Compression | None
     batch_bytes: int  # the largest batch with more than one record
-    record_bytes: int  # the largest record, and the largest request with several batches
+    record_bytes: int
+    request_bytes: int  # the largest request with several batches
     buffer_bytes: int  # of all records that are not written yet
     delivery_s: float  # for a batch with all retries; `math.inf` for no limit
     request_s: float  # how long the broker may wait for other replicas
@@ -135,6 +143,7 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings:
         raise NotSupportedError(f"own connections do not support {problem.option}") from None
     milliseconds = {key: value / 1000 for key, value in number.items()}
     buffer_bytes = number["queue.buffering.max.kbytes"] * 1024
+    record_bytes = min(number["message.max.bytes"], buffer_bytes)
     return DirectSettings(
         servers=reached.servers,
         security=reached.security,
@@ -143,7 +152,8 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings:
         idempotent=idempotent,
         compression=_compression(config, number["compression.level"]),
         batch_bytes=number["batch.size"],
-        record_bytes=min(number["message.max.bytes"], buffer_bytes),
+        record_bytes=record_bytes,
+        request_bytes=record_bytes if record_bytes < _USUAL_BYTES else _REQUEST_BYTES,
         buffer_bytes=buffer_bytes,
         delivery_s=milliseconds["message.timeout.ms"] or math.inf,
         request_s=milliseconds["request.timeout.ms"],

@@ -105,9 +105,10 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         key="max.request.size",
         called="message.max.bytes",
         usual="1048576",  # the default of Java's client; librdkafka's own is less
-        doc="The size of the largest record, and of a request with several batches, in bytes. The topic's "
-        "`max.message.bytes` must also allow the record. That limit is for a batch of records. If it is less than "
-        "1000000, set kafka.batch.size below it.",
+        doc="The size of the largest record, in bytes. Less than the default also limits requests with several "
+        "batches, which otherwise have up to 4 MB: Azure Event Hubs needs 1000000. The topic's `max.message.bytes` "
+        "must also allow the record. That limit is for a batch of records. If it is less than 1000000, set "
+        "kafka.batch.size below it.",
     ),
     ProducerProperty(
         key="transaction.timeout.ms",
