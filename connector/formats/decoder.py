@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MalformedValueError(Exception):
-    """A value does not fit its format.  The text contains the reason, but nothing of the value."""
+    """A value does not fit its format.  The text contains the reason, but nothing of the value except a schema id."""
 
 
 class Decoded(NamedTuple):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark_kafka_group.formats.native_columns import ColumnLayout, Program
 
 _DEEP = 100  # more than messages are nested in practice
+_NO_SUCH_MESSAGE = "it claims to be a message that its schema does not have"
 _REMEDY = "Read it as binary, and use from_protobuf."
 
 
@@ -111,7 +112,7 @@ def message_at(file: FileDescriptor, indexes: tuple[int, ...]) -> str:
     found = None
     for index in indexes:
         if not 0 <= index < len(messages):
-            raise MalformedValueError(f"it claims to be message {list(indexes)}, which its schema does not have")
+            raise MalformedValueError(_NO_SUCH_MESSAGE)  # Deliberate: without the indexes, which may be any bytes
         found = messages[index]
         messages = list(found.nested_types)
     assert found is not None
@@ -230,7 +231,7 @@ def _message_indexes(value: bytes) -> tuple[tuple[int, ...], int]:
     """
     count, at = _zigzag(value, ID_BYTES)
     if not 0 <= count <= _DEEP:
-        raise MalformedValueError(f"it claims to be message {count} levels deep")
+        raise MalformedValueError(_NO_SUCH_MESSAGE)
     if count == 0:
         return (0,), at
     indexes = []

@@ -25,7 +25,7 @@ def schema_id(value: bytes) -> int:
     if len(value) < ID_BYTES:
         raise MalformedValueError(f"it has {len(value)} bytes, but the id of a schema alone takes {ID_BYTES}")
     if value[0] != 0:
-        raise MalformedValueError(f"it begins with byte {value[0]}, but a record with the id of a schema with 0")
+        raise MalformedValueError("it does not begin with 0, as a record with the id of a schema does")
     return int.from_bytes(value[1:ID_BYTES], "big")
 
 

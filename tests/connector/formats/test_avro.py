@@ -310,7 +310,7 @@ def test_what_is_wrong_with_a_record_is_told() -> None:
     assert found.malformed == {
         1: "it has 0 bytes, but the id of a schema alone takes 5",
         2: "it has 2 bytes, but the id of a schema alone takes 5",
-        3: "it begins with byte 123, but a record with the id of a schema with 0",
+        3: "it does not begin with 0, as a record with the id of a schema does",
         4: "the registry has no schema 9",
         5: "it is not what its schema says (EOFError)",
         6: "1 bytes follow what its schema says",

@@ -128,16 +128,24 @@ def test_what_is_wrong_with_a_record_is_told() -> None:
     )
 
     assert found.malformed == {
-        1: "it begins with byte 1, but a record with the id of a schema with 0",
+        1: "it does not begin with 0, as a record with the id of a schema does",
         2: "it ends within the indexes of its message",
         3: "it is a message of shop.Refund, and not of shop.Order",
-        4: "it claims to be message [8], which its schema does not have",
+        4: "it claims to be a message that its schema does not have",
         5: "an index of its message is too long",
         6: "it is not a message of shop.Order (DecodeError)",
         7: "the registry has no schema 7",
         8: "schema 3 is one of AVRO, and not of Protobuf",
     }
     assert found.column.null_count == 9
+
+
+@pytest.mark.parametrize("payload", [b"\x12\x1aiban DE89370400440532013000", b"\x09\x31234-5678", b"1234-5678"])
+def test_no_reason_shows_a_record_without_indexes(payload: bytes) -> None:
+    """Regression: the reason listed bytes of the message, if the producer had written no indexes before it."""
+    found = decode([framed(1, payload)])
+
+    assert found.malformed == {0: "it claims to be a message that its schema does not have"}
 
 
 @pytest.mark.parametrize(
@@ -274,7 +282,7 @@ def test_records_that_say_to_be_other_messages_do_not_cost_a_schema_each(monkeyp
 
     assert set(found.malformed) == set(range(1, 501))
     assert read == [1, 2]
-    assert found.malformed[500] == "it claims to be message [1, 501], which its schema does not have"
+    assert found.malformed[500] == "it claims to be a message that its schema does not have"
 
 
 def test_messages_that_would_be_too_large_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
