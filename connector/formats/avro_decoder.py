@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.formats.avro_defaults import decimal_of, set_defaults, with_length
 from pyspark_kafka_group.formats.avro_resolution import (
+    PROMOTED,
     Names,
     Resolution,
     contains_itself,
@@ -16,7 +17,7 @@ from pyspark_kafka_group.formats.avro_resolution import (
     names_of,
     number_of_nothing,
 )
-from pyspark_kafka_group.formats.avro_types import PREFIX, Schema, for_fastavro, kind_of, of_text
+from pyspark_kafka_group.formats.avro_types import AS_WRITTEN, PREFIX, Schema, for_fastavro, kind_of, of_text
 from pyspark_kafka_group.formats.budget import counter
 from pyspark_kafka_group.formats.decoder import Decoded, MalformedValueError, ObjectDecoder
 from pyspark_kafka_group.formats.registry import Definition
@@ -187,6 +188,7 @@ class AvroDecoder(ObjectDecoder):
             resolution = Resolution(raw, self._raw_reader, names, self._names)
             resolution.times_read_as_numbers()
             field = resolution.other_unit()
+            chosen = resolution.choose()
             writer = _parsed(schemas)
         except Exception as problem:
             raise MalformedValueError(f"fastavro cannot read schema {number} ({type(problem).__name__})") from None
@@ -196,6 +198,8 @@ class AvroDecoder(ObjectDecoder):
             raise MalformedValueError(
                 f"schema {number} does not count {field or 'the value'} in the unit of the reader's schema"
             )
+        if not chosen:
+            raise MalformedValueError(f"schema {number} cannot be resolved to the one that is read")
         if _is_bytes(raw):
             self._bare.add(number)
         # fastavro compares them in the same way: it resolves nothing between equal schemas.
@@ -260,6 +264,11 @@ def _teach_fastavro() -> None:
     def decimal(value: bytes, writer: Any, reader: Any = None) -> Decimal:
         return decimal_of(value, writer.get("scale", 0))
 
+    def as_written(value: Any, writer: Any = None, reader: Any = None) -> Any:
+        return value
+
+    for kind in PROMOTED:
+        read.LOGICAL_READERS[f"{kind}-{AS_WRITTEN}"] = as_written
     read.LOGICAL_READERS[f"long-{PREFIX}millis"] = millis
     read.LOGICAL_READERS[f"bytes-{PREFIX}decimal"] = decimal
     read.LOGICAL_READERS[f"fixed-{PREFIX}decimal"] = decimal

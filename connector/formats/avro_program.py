@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pyspark_kafka_group.formats.avro_defaults import encoded_default, kind_name, meaning
-from pyspark_kafka_group.formats.avro_resolution import Names, Nothing
+from pyspark_kafka_group.formats.avro_resolution import PROMOTED, Names, Nothing
 from pyspark_kafka_group.formats.avro_types import PREFIX, Schema
 from pyspark_kafka_group.formats.native_columns import OPERATIONS, ColumnLayout, LayoutColumn, Program
 
@@ -27,13 +27,6 @@ from pyspark_kafka_group.formats.native_columns import OPERATIONS, ColumnLayout,
 
 _RECORDS = ("record", "error")
 _NAMED = (*_RECORDS, "enum", "fixed")
-_PROMOTED = {
-    "int": ("long", "float", "double"),
-    "long": ("float", "double"),
-    "float": ("double",),
-    "string": ("bytes",),
-    "bytes": ("string",),
-}
 _SKIPS = {
     "null": (SEQUENCE, 0),
     "boolean": (SKIP_FIXED, 1),
@@ -226,8 +219,10 @@ class _Compiler:
         return self._with((BRANCH, len(writer)), branches)
 
     def _one_of(self, writer: Schema, names: Names, union: list[Schema], column: LayoutColumn) -> int:
-        """Read a type as the first matching branch of a union."""
-        for n, branch in enumerate(union):
+        """Read a type as the branch of the same type of a union, or else as the first branch that fits."""
+        kind = kind_name(meaning(writer, names))
+        other = [isinstance(one, list) or kind_name(meaning(one, self._read)) != kind for one in union]
+        for n, branch in sorted(enumerate(union), key=lambda one: other[one[0]]):
             if self._fits(writer, names, branch):
                 return self._member(writer, names, branch, Branch(union, n), column)
         return self._op(FAIL)
@@ -323,7 +318,7 @@ class _Compiler:
         if kind == other and kind in ("array", "map"):
             inner = "items" if kind == "array" else "values"
             return self._fits(writer[inner], names, reader[inner])
-        return bool(kind == other or other in _PROMOTED.get(kind, ()))
+        return bool(kind == other or other in PROMOTED.get(kind, ()))
 
 
 def _family(kind: str) -> str:

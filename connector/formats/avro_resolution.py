@@ -6,8 +6,9 @@ Pure.  A schema is its JSON.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
-from pyspark_kafka_group.formats.avro_types import Schema, is_millis, only_branch
+from pyspark_kafka_group.formats.avro_types import AS_WRITTEN, Schema, is_millis, only_branch, simple
 
 Names = dict[str, Schema]
 """Schemas by their full names."""
@@ -28,11 +29,26 @@ _UNITS = {
 
 _CONVERTED = frozenset({"timestamp-millis", "timestamp-micros"})
 
+PROMOTED = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
+"""The other types as which a type may be read."""
+
 
 def in_full(schema: Schema, namespace: str = "") -> Schema:
-    """Return a schema with full names, so that a name has the same meaning everywhere."""
+    """Return a schema with full names, so that a name has the same meaning everywhere.
+
+    Types without parts are objects, so that `Resolution` can change each one alone.  Null stays a name.
+    """
+    schema = simple(schema)
     if isinstance(schema, list):
         return [in_full(branch, namespace) for branch in schema]
+    if isinstance(schema, str) and schema in PROMOTED:
+        return {"type": schema}
     if isinstance(schema, str):
         return schema if "." in schema or schema in _AVROS or not namespace else f"{namespace}.{schema}"
     if not isinstance(schema, dict):
@@ -70,7 +86,7 @@ def names_of(schemas: Iterable[Schema]) -> Names:
 
 
 class Resolution:
-    """The times of a writer's schema, read with a reader's schema.
+    """A writer's schema, read with a reader's schema.
 
     Parameters
     ----------
@@ -107,6 +123,36 @@ class Resolution:
                 del writer["logicalType"]
                 self._stripped.add(id(writer))
 
+    def choose(self) -> bool:
+        """Change the writer's schema where fastavro would choose another field, or another type of a union.
+
+        - A value in a union keeps its type if the reader's union has it.  fastavro takes the first type that fits,
+          so that a long may become a double.
+        - A field has the data of its name, or of its first alias that the writer has.  fastavro reads each of them,
+          and keeps the last one.  It skips a field with an unknown name.
+
+        Returns
+        -------
+        bool
+            False if a type has two uses, and only one of them needs the change.
+        """
+        changed: dict[int, tuple[dict[str, Any], str, Any]] = {}
+        unchanged: set[int] = set()
+        for writer, reader, _ in self._leaves():
+            if not isinstance(writer, dict):
+                continue
+            for _, (first, *others) in _matches(writer, reader):
+                unchanged.add(id(first))
+                changed |= {id(one): (one, "name", f"{one['name']}__not_read") for one in others}
+            kind, kinds = _kind(writer), list(map(_kind, reader if isinstance(reader, list) else [reader]))
+            if kind not in kinds:
+                unchanged.add(id(writer))
+            elif set(PROMOTED.get(kind, ())) & set(kinds[: kinds.index(kind)]):
+                changed[id(writer)] = writer, AS_WRITTEN, True
+        for schema, key, value in changed.values():
+            schema[key] = value
+        return not unchanged & set(changed)
+
     def _leaves(self) -> Iterator[tuple[Schema, Schema, str]]:
         """Yield matching parts of both schemas and their paths, with each branch of a writer's union separately."""
         left, seen = list(self._pairs), set()
@@ -124,12 +170,8 @@ class Resolution:
             if not isinstance(writer, dict) or not isinstance(reader, dict) or (id(writer), id(reader)) in seen:
                 continue
             seen.add((id(writer), id(reader)))
-            fields = {field["name"]: field["type"] for field in writer.get("fields", ())}
-            for field in reader.get("fields", ()):
-                names = [field["name"], *field.get("aliases", ())]
-                found = next((fields[name] for name in names if name in fields), None)
-                if found is not None:
-                    left.append((found, field["type"], f"{path}.{field['name']}".lstrip(".")))
+            for field, (found, *_) in _matches(writer, reader):
+                left.append((found["type"], field["type"], f"{path}.{field['name']}".lstrip(".")))
             left += [(writer[key], reader[key], path) for key in ("items", "values") if key in writer and key in reader]
 
 
@@ -141,6 +183,21 @@ def _named(schema: Schema, names: Names) -> Schema:
     return names.get(schema, schema) if isinstance(schema, str) else schema
 
 
+def _matches(writer: dict[str, Any], reader: Schema) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Yield the fields of a reader's record that the writer's has, each with those of its name and of its aliases."""
+    fields = reader.get("fields", ()) if isinstance(reader, dict) else ()
+    written = {field["name"]: field for field in writer.get("fields", ())}
+    own = {field["name"] for field in fields}
+    for field in fields:
+        names = dict.fromkeys([field["name"], *(alias for alias in field.get("aliases", ()) if alias not in own)])
+        if found := [written[name] for name in names if name in written]:
+            yield field, found
+
+
+def _kind(schema: Schema) -> str:
+    return str(schema.get("type") if isinstance(schema, dict) else schema)
+
+
 def _unit(schema: Schema) -> str:
     """Return the logical type that says what a number counts, without its zone; empty if there is none."""
     if not isinstance(schema, dict):
@@ -150,7 +207,7 @@ def _unit(schema: Schema) -> str:
 
 
 def _is_number(schema: Schema) -> bool:
-    return (schema.get("type") if isinstance(schema, dict) else schema) in ("int", "long")
+    return _kind(schema) in ("int", "long")
 
 
 class Nothing:

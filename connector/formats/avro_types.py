@@ -38,13 +38,16 @@ _LOGICAL: dict[tuple[str, str], t.DataType] = {
 PREFIX = "kafka-group-"
 """The prefix of our logical types in fastavro.  Logical types of other code stay unchanged."""
 
+AS_WRITTEN = f"{PREFIX}as-written"
+"""The key in a schema, and the logical type for fastavro, of a value that fastavro must not convert to another type."""
+
 _KEPT = {
     ("long", "timestamp-millis"): "millis",
     ("long", "local-timestamp-millis"): "millis",
     ("bytes", "decimal"): "decimal",
     ("fixed", "decimal"): "decimal",
 }
-"""The logical types for fastavro.  All others are read as plain numbers."""
+"""The logical types for fastavro.  All others but `AS_WRITTEN` are read as plain numbers."""
 
 _REMEDY = "Read it as binary, and use from_avro; or name another schema."
 
@@ -140,7 +143,7 @@ class _AvroTypes:
         return self.of(*self._known[full])
 
     def _of_union(self, schema: list[Schema], namespace: str) -> t.DataType:
-        rest = [branch for branch in schema if branch != "null"]
+        rest = [branch for branch in map(simple, schema) if branch != "null"]
         if not rest:
             raise MalformedError("it has a union of nothing but null.", _REMEDY)
         if len(rest) == 1:
@@ -183,6 +186,13 @@ def _decimal(schema: dict[str, Any]) -> t.DataType:
     return decimal_type(schema.get("precision"), schema.get("scale", 0))
 
 
+def simple(schema: Schema) -> Schema:
+    """Return the name of a type without parts, such as ``{"type": "null"}``; any other schema unchanged."""
+    if isinstance(schema, dict) and "logicalType" not in schema and schema.get("type") in ("null", *_SIMPLE):
+        return schema["type"]
+    return schema
+
+
 def for_fastavro(schema: Schema) -> Schema:
     """Return a schema whose values fastavro reads as numbers: its objects have a smaller range than Spark's types."""
     if isinstance(schema, list):
@@ -193,6 +203,8 @@ def for_fastavro(schema: Schema) -> Schema:
     kept = _KEPT.get((str(schema.get("type")), str(schema.get("logicalType"))))
     if kept is not None:
         found["logicalType"] = PREFIX + kept
+    elif AS_WRITTEN in schema:
+        found["logicalType"] = AS_WRITTEN
     if isinstance(schema.get("fields"), list):
         found["fields"] = [{**field, "type": for_fastavro(field["type"])} for field in schema["fields"]]
     for key in ("items", "values"):
@@ -200,7 +212,7 @@ def for_fastavro(schema: Schema) -> Schema:
             found[key] = for_fastavro(schema[key])
     if not isinstance(schema.get("type"), str):
         found["type"] = for_fastavro(schema.get("type"))
-    return found
+    return simple(found)
 
 
 def is_millis(schema: Schema) -> bool:

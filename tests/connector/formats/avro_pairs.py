@@ -54,6 +54,7 @@ class Pairs:
         if kind == "union":
             return self._random.choice([["int", "long"], ["null", "float", "double"], ["null", "int", "string"],
                 ["string", "double"], ["bytes", "null", "long"], ["boolean", "string", "null"],
+                ["null", "double", "long"], ["string", "float", "int", "bytes"],
                 ["null", "long", {"type": "array", "items": "int"}]])  # fmt: skip
         if kind == "record":
             return self.record(depth)
@@ -84,6 +85,8 @@ class Pairs:
             default = self._default(kind)
             if default is not self and self._random.random() < 0.6:
                 field["default"] = default
+            if self._random.random() < 0.2:
+                field["aliases"] = [f"old{n}", f"older{n}"]
             fields.append(field)
         return self._noted({"type": "record", "name": name, "fields": fields})
 
@@ -146,9 +149,10 @@ class Pairs:
             for field in schema["fields"]:
                 if self._random.random() < 0.15:
                     continue
-                if self._random.random() < 0.1:
-                    field["aliases"] = [f"old_{field['name']}"]
-                fields.append({"name": field["name"], "type": self._changed(field["type"])})
+                names = [field["name"], *field.get("aliases", ())]
+                self._random.shuffle(names)
+                for name in names if isinstance(field["type"], str) else names[:1]:
+                    fields.append({"name": name, "type": self._changed(field["type"])})
                 if self._random.random() < 0.15:
                     fields.append({"name": f"gone{len(fields)}", "type": self.schema(1)})
             if self._random.random() < 0.3:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import json
 import resource
+import struct
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -486,6 +487,94 @@ def test_a_union_has_a_type_by_its_name_in_one_schema_only() -> None:
         values = pa.array([framed(2, avro(writer, both))], pa.binary())
         for decoder in (native, python):
             assert decoder.decode(values).column.to_pylist() == [both]
+
+
+@pytest.mark.parametrize(
+    ("union", "branch", "value", "expected"),
+    [
+        (["null", "boolean", "double", "long", "string"], 3, varint(2**53 + 1), {"member2": 2**53 + 1}),
+        (["null", "float", "int"], 2, varint(2**24 + 1), {"member1": 2**24 + 1}),
+        (["null", {"type": "double"}, {"type": "long"}], 2, varint(5), {"member1": 5}),
+        (["string", "bytes"], 1, b"\6abc", {"member1": b"abc"}),
+        (["string", "bytes"], 1, b"\2\xff", {"member1": b"\xff"}),
+        (["bytes", "string", "null"], 1, b"\2a", {"member1": "a"}),
+        (["null", "double", {"type": "array", "items": "long"}], 1, struct.pack("<d", 0.5), {"member0": 0.5}),
+    ],
+    ids=str,
+)
+def test_a_value_in_a_union_keeps_its_type_if_the_schema_changes(
+    union: list[Any], branch: int, value: bytes, expected: dict[str, Any]
+) -> None:
+    """Regression: the first type that fits was read, so that a long became a double, and bytes became text."""
+    reader = record({"name": "u", "type": union}, {"name": "new", "type": "int", "default": 0})
+    writers = {2: record({"name": "u", "type": union}), 3: record({"name": "u", "type": union[branch]})}
+    values = pa.array([framed(2, varint(branch) + value), framed(3, value)], pa.binary())
+
+    for decoder in decoders(reader, writers):
+        found = decoder.decode(values)
+        assert found.malformed == {}
+        for row in found.column.to_pylist():
+            assert {member: one for member, one in row["u"].items() if one is not None} == expected
+
+
+def test_a_type_that_a_union_does_not_have_becomes_the_first_that_fits() -> None:
+    """Avro's library for Java, and so Spark, does the same."""
+    native, python = decoders(
+        record({"name": "u", "type": ["double", "long"]}), {2: record({"name": "u", "type": "int"})}
+    )
+    values = pa.array([framed(2, b"\6")], pa.binary())
+
+    for decoder in (native, python):
+        assert decoder.decode(values).column.to_pylist() == [{"u": {"member0": 3.0, "member1": None}}]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (["old", "n"], 2),
+        (["n", "old"], 1),
+        (["older", "old"], 2),
+        (["older", "old", "n"], 3),
+        (["older"], 1),
+    ],
+    ids=str,
+)
+def test_a_name_counts_more_than_an_alias_and_an_alias_more_than_those_after_it(
+    written: list[str], expected: int
+) -> None:
+    """Regression: the first in the record counted, or the record was malformed."""
+    reader = record({"name": "n", "type": "int", "aliases": ["old", "older", "old"]})
+    writer = record(*({"name": name, "type": "int"} for name in written))
+    values = pa.array([framed(2, b"".join(varint(n + 1) for n in range(len(written))))], pa.binary())
+
+    for decoder in decoders(reader, {2: writer}):
+        found = decoder.decode(values)
+        assert (found.malformed, found.column.to_pylist()) == ({}, [{"n": expected}])
+
+
+def test_fields_may_swap_their_names() -> None:
+    reader = record({"name": "a", "type": "int", "aliases": ["b"]}, {"name": "b", "type": "int", "aliases": ["a"]})
+    writer = record({"name": "a", "type": "int"}, {"name": "b", "type": "int"}, {"name": "gone", "type": "int"})
+
+    for decoder in decoders(reader, {2: writer}):
+        found = decoder.decode(pa.array([framed(2, b"\2\4\6")], pa.binary()))
+        assert found.column.to_pylist() == [{"a": 1, "b": 2}]
+
+
+def test_a_field_that_one_use_of_a_type_reads_and_another_must_not_is_malformed() -> None:
+    """The two uses share the type's fields, so that the decoders cannot read both correctly."""
+    inner = {"type": "record", "name": "T", "fields": [{"name": "o", "type": "int"}, {"name": "n", "type": "int"}]}
+    writer = record({"name": "a", "type": inner}, {"name": "b", "type": "T"})
+
+    def named(namespace: str, field: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "record", "name": "T", "namespace": namespace, "fields": [{"type": "int", **field}]}
+
+    first, second = named("p", {"name": "n", "aliases": ["o"]}), named("q", {"name": "o", "default": 0})
+    reader = record({"name": "a", "type": first}, {"name": "b", "type": second})
+
+    for decoder in decoders(reader, {2: writer}):
+        found = decoder.decode(pa.array([framed(2, b"\2\4\6\10")], pa.binary()))
+        assert found.malformed == {0: "schema 2 cannot be resolved to the one that is read"}
 
 
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
