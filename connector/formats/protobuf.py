@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark_kafka_group.formats.native_columns import ColumnLayout, Program
 
+_WIRE_VARINT, _WIRE_BYTES = 0, 2
 _DEEP = 100  # more than messages are nested in practice
 _NO_SUCH_MESSAGE = "it claims to be a message that its schema does not have"
 _REMEDY = "Read it as binary, and use from_protobuf."
@@ -125,6 +126,12 @@ _TIMES: dict[str, t.DataType] = {
     "google.protobuf.Timestamp": t.TimestampType(),
     "google.protobuf.Duration": t.DayTimeIntervalType(),
 }
+"""The types of these messages as fields.  A record of one is a struct, as any other message."""
+
+_MICROSECONDS: dict[str, Get] = {
+    "google.protobuf.Timestamp": lambda found: found.seconds * 1_000_000 + found.nanos // 1000,
+    "google.protobuf.Duration": lambda found: found.seconds * 1_000_000 + int(found.nanos / 1000),
+}
 
 
 def spark_type(message: Descriptor) -> t.StructType:
@@ -161,7 +168,7 @@ class ProtobufDecoder(ObjectDecoder):
         self._descriptor = descriptor
         self._name = descriptor.full_name
         self._parse = GetMessageClass(descriptor).FromString
-        self._get = _message(descriptor, self.budget)
+        self._get = _message(descriptor, self.budget, root=True)
         self._lookup = SchemaLookup(reader, definition_of)
         self._files: dict[int, FileDescriptor | str] = {}
 
@@ -315,29 +322,27 @@ def _entry(field: FieldDescriptor) -> Descriptor | None:
     return message if message is not None and message.GetOptions().map_entry else None
 
 
-def _message(message: Descriptor, budget: Budget) -> Get:
+def _message(message: Descriptor, budget: Budget, *, root: bool = False) -> Get:
     """Return a function that converts a message to a dictionary.  Unset fields become null if Protobuf knows them.
 
     The function raises `MalformedValueError` if a required field is missing, or a field is written as another type.
     """
-    from google.protobuf.unknown_fields import UnknownFieldSet
-
-    if message.full_name == "google.protobuf.Timestamp":
-        return lambda found: found.seconds * 1_000_000 + found.nanos // 1000
-    if message.full_name == "google.protobuf.Duration":
-        return lambda found: found.seconds * 1_000_000 + int(found.nanos / 1000)
+    known = {field.number: field for field in message.fields}
+    time = None if root else _MICROSECONDS.get(message.full_name)
     fields = [
         (field.name, field.has_presence and not field.is_repeated, _field(field, budget)) for field in message.fields
     ]
     required = [field.name for field in message.fields if field.is_required]
-    # The parser treats a field of another wire type as unknown, and the field of the schema stays unset.
-    named = {field.number: field.name for field in message.fields if not _has_closed_enum(field)}
 
     def get(found: Any) -> Any:
-        unknown = UnknownFieldSet(found)
-        for n in range(len(unknown)):
-            if (number := unknown[n].field_number) in named:
-                raise MalformedValueError(f"{named[number]} has another type than in the schema")
+        # The parser treats a field of another wire type as unknown, and the field of the schema stays unset.
+        for unknown in _unknown_fields(found):
+            field = known.get(unknown.field_number)
+            if field is not None and not _is_unknown_number(unknown, field):
+                entry = "" if _entry(field) is None else ", or an entry with other fields,"
+                raise MalformedValueError(f"{field.name} has another type{entry} than in the schema")
+        if time is not None:
+            return time(found)
         has = type(found).HasField  # the message may have a field of that name
         for name in required:
             if not has(found, name):
@@ -350,11 +355,25 @@ def _message(message: Descriptor, budget: Budget) -> Get:
     return get
 
 
-def _has_closed_enum(field: FieldDescriptor) -> bool:
-    """Return whether the parser treats some valid values as unknown: numbers that an enum of proto2 does not have."""
+def _unknown_fields(message: Any) -> list[Any]:
+    """Return the fields of a message that the parser treats as unknown."""
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    unknown = UnknownFieldSet(message)
+    return [unknown[n] for n in range(len(unknown))]
+
+
+def _is_unknown_number(unknown: Any, field: FieldDescriptor) -> bool:
+    """Return whether an unknown field is a number that a closed enum does not have, or an entry of a map with one."""
+    from google.protobuf.message_factory import GetMessageClass
+
     entry = _entry(field)
-    enum = field.enum_type if entry is None else entry.fields_by_name["value"].enum_type
-    return enum is not None and enum.is_closed
+    if entry is None:
+        return field.enum_type is not None and field.enum_type.is_closed and unknown.wire_type == _WIRE_VARINT
+    if unknown.wire_type != _WIRE_BYTES:
+        return False
+    value, inner = entry.fields_by_name["value"], _unknown_fields(GetMessageClass(entry).FromString(unknown.data))
+    return bool(inner) and all(one.field_number == value.number and _is_unknown_number(one, value) for one in inner)
 
 
 def _field(field: FieldDescriptor, budget: Budget) -> Get:
@@ -384,4 +403,12 @@ def _one(field: FieldDescriptor, budget: Budget) -> Get:
         return lambda found: names.get(found, str(found))
     if field.cpp_type == field.CPPTYPE_UINT64:
         return Decimal
+    if field.type == field.TYPE_STRING:
+        return lambda found: _text(field, found)
     return lambda found: found
+
+
+def _text(field: FieldDescriptor, found: str | bytes) -> str:
+    if isinstance(found, bytes):  # only where Protobuf does not check it, as in proto2
+        raise MalformedValueError(f"{field.name} is not UTF-8")
+    return found

@@ -90,8 +90,6 @@ class _Compiler:
         return len(self.code) - len(numbers)
 
     def record(self, message: Descriptor, head: int, *, first: bool) -> None:
-        if message.full_name in _TIMES:
-            raise TypeError
         self._op(_RECORD, 0, 0, 8, head, int(first))
         self.code[2] = self._message(message, self._columns.root, 0)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf import duration_pb2, timestamp_pb2
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +44,8 @@ def decode(values: list[bytes | None], message: str | None = "shop.Order", file:
 
 def file_with(syntax: str, **fields: Any) -> Definition:
     """Return a schema with the message One with these fields, the message Line, and the enum State with an alias."""
-    file = FileDescriptorProto(name="one.proto", syntax=syntax)
+    times = ["google/protobuf/timestamp.proto", "google/protobuf/duration.proto"]
+    file = FileDescriptorProto(name="one.proto", syntax=syntax, dependency=times)
     one = file.message_type.add(name="One")
     for number, (name, more) in enumerate(fields.items(), 1):
         one.field.add(name=name, number=number, **{"label": 1, **more})
@@ -63,6 +65,9 @@ def file_with(syntax: str, **fields: Any) -> Definition:
 LINE = {"type": FieldDescriptorProto.TYPE_MESSAGE, "type_name": ".Line"}
 STATE = {"type": FieldDescriptorProto.TYPE_ENUM, "type_name": ".State"}
 NUMBER = {"type": FieldDescriptorProto.TYPE_INT32}
+TEXT = {"type": FieldDescriptorProto.TYPE_STRING}
+TIME = {"type": FieldDescriptorProto.TYPE_MESSAGE, "type_name": ".google.protobuf.Timestamp"}
+SPAN = {"type": FieldDescriptorProto.TYPE_MESSAGE, "type_name": ".google.protobuf.Duration"}
 NUMBERS = {"type": FieldDescriptorProto.TYPE_MESSAGE, "type_name": ".One.NumbersEntry", "label": 3}
 
 
@@ -158,16 +163,61 @@ def test_no_reason_shows_a_record_without_indexes(payload: bytes) -> None:
         (b"\x12\x02\x08\x05", "item"),
         (b"\x1a\x02\x08\x05", "item"),
         (b"\x22\0", "state"),
-        (b"\x2a\x04\x0a\0\x10\0", "numbers"),  # an entry whose key is a string
+        (b"\x32\x03\x0a\x01a", "seconds"),
+        (b"\x32\x09\x09\0\0\0\0\0\0\0\0", "seconds"),
+        (b"\x32\x07\x08\x01\x15\0\0\0\0", "nanos"),
+        (b"\x3a\x03\x0a\x01a", "seconds"),
     ],
 )
-def test_a_field_that_is_written_as_another_type_is_malformed(payload: bytes, field: str) -> None:
-    """Regression: the field was 0, "" or null, without an error."""
-    file = file_with("proto3", number=NUMBER, line=LINE, lines={**LINE, "label": 3}, state=STATE, numbers=NUMBERS)
+@pytest.mark.parametrize("syntax", ["proto3", "proto2"])  # in proto2, enums are closed
+def test_a_field_that_is_written_as_another_type_is_malformed(payload: bytes, field: str, syntax: str) -> None:
+    """Regression: the field was 0, "", 1970 or null, without an error."""
+    lines = {**LINE, "label": 3}
+    file = file_with(syntax, number=NUMBER, line=LINE, lines=lines, state=STATE, numbers=NUMBERS, at=TIME, took=SPAN)
 
     found = decode([framed(1, b"\0" + payload)], "One", file)
 
     assert found.malformed == {0: f"{field} has another type than in the schema"}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\x08\x01",
+        b"\x0a\x04\x0a\0\x10\0",  # a key that is a string
+        b"\x0a\x04\x08\x01\x12\0",
+        b"\x0a\x06\x08\x01\x10\x01\x18\x01",  # a field behind the value
+        b"\x0a\x06\x0a\0\x10\x09\x10\x01",
+    ],
+)
+@pytest.mark.parametrize("syntax", ["proto3", "proto2"])
+def test_a_map_that_is_written_as_another_type_is_malformed(payload: bytes, syntax: str) -> None:
+    """Regression: with an enum of proto2, the map had no entry."""
+    found = decode([framed(1, b"\0" + payload)], "One", file_with(syntax, numbers=NUMBERS))
+
+    assert found.malformed == {0: "numbers has another type, or an entry with other fields, than in the schema"}
+
+
+def test_text_of_proto2_that_is_not_utf8_is_malformed() -> None:
+    """The parser does not check it."""
+    file = file_with("proto2", text=TEXT, texts={**TEXT, "label": 3})
+
+    found = decode([framed(1, b"\0\x0a\x01\xff"), framed(1, b"\0\x12\x01a\x12\x01\xff")], "One", file)
+
+    assert found.malformed == {0: "text is not UTF-8", 1: "texts is not UTF-8"}
+
+
+@pytest.mark.parametrize("module", [timestamp_pb2, duration_pb2])
+def test_records_may_be_times_alone(module: Any) -> None:
+    """Regression: each record was malformed."""
+    file, message = FileDescriptorProto(), next(iter(module.DESCRIPTOR.message_types_by_name.values()))
+    module.DESCRIPTOR.CopyToProto(file)
+
+    found = decode(
+        [framed(1, b"\0\x08\x05")], message.full_name, Definition(id=1, kind="PROTOBUF", text=descriptor(file))
+    )
+
+    assert (found.malformed, found.column.to_pylist()) == ({}, [{"seconds": 5, "nanos": 0}])
 
 
 def test_fields_that_the_schema_does_not_have_are_ignored() -> None:
