@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -26,12 +26,15 @@ from pyspark_kafka_group.options.parsers import MalformedError
 if TYPE_CHECKING:
     import pyarrow as pa
     from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool
 
     from pyspark_kafka_group.formats.native_columns import ColumnLayout, Program
 
 _WIRE_VARINT, _WIRE_BYTES = 0, 2
-_DEEP = 100  # more than messages are nested in practice
+_DEEP = 100
+"""How deeply messages may be nested: the limit of Protobuf's parser."""
+
 _NO_SUCH_MESSAGE = "it claims to be a message that its schema does not have"
 _REMEDY = "Read it as binary, and use from_protobuf."
 
@@ -47,8 +50,7 @@ def file_of(definition: Definition) -> FileDescriptor:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool
 
-    pool = DescriptorPool()
-    files = []
+    given: dict[str, FileDescriptorProto] = {}
     for name, text in (*definition.references, ("default", definition.text)):
         try:
             file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
@@ -60,37 +62,44 @@ def file_of(definition: Definition) -> FileDescriptor:
         except Exception as problem:
             raise MalformedError(f"its descriptor cannot be read ({type(problem).__name__}).", _REMEDY) from None
         file.name = name
-        files.append(file)
+        given[name] = file
+    pool = DescriptorPool()
     try:
-        known: set[str] = set()
-        given = {file.name for file in files}
-        for file in files:
-            for needed in file.dependency:
-                if needed not in given:
-                    _add_of_python(needed, pool, known)
-            pool.Add(file)
-        return pool.FindFileByName(files[-1].name)
-    except (TypeError, KeyError, ImportError) as problem:
+        _add("default", given, pool, set())
+        return pool.FindFileByName("default")
+    except (TypeError, KeyError, RecursionError) as problem:
         raise MalformedError(f"its descriptor is incomplete ({problem}).", _REMEDY) from None
 
 
-def _add_of_python(name: str, pool: DescriptorPool, known: set[str]) -> None:
-    """Add an installed file, such as google/protobuf/timestamp.proto, and its dependencies."""
+def _add(name: str, given: Mapping[str, FileDescriptorProto], pool: DescriptorPool, added: set[str]) -> None:
+    """Add a file to a pool, after the files that it imports."""
+    if name in added:
+        return
+    added.add(name)
+    file = given[name] if name in given else _installed(name)
+    for needed in file.dependency:
+        _add(needed, given, pool, added)
+    pool.Add(file)
+
+
+def _installed(name: str) -> FileDescriptorProto:
+    """Return a file of an installed package, such as google/protobuf/timestamp.proto."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-    if name in known:
-        return
-    known.add(name)
     module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
     if module.startswith("confluent."):
         module = f"confluent_kafka.schema_registry.{module}"
     elif not module.startswith("google."):
-        raise KeyError(name)
+        raise MalformedError(f"it imports {name!r}, which the registry does not return.", _REMEDY)
     file = FileDescriptorProto()
-    import_module(module).DESCRIPTOR.CopyToProto(file)
-    for needed in file.dependency:
-        _add_of_python(needed, pool, known)
-    pool.Add(file)
+    try:
+        import_module(module).DESCRIPTOR.CopyToProto(file)
+    except Exception as problem:  # also protobuf's VersionError, if the module is newer than protobuf
+        raise MalformedError(
+            f"it imports {name!r}, but the module {module} cannot be imported: {str(problem).rstrip('.')}.",
+            "Install the package with this module, in a version for the installed protobuf.",
+        ) from None
+    return file
 
 
 def message_of(file: FileDescriptor, name: str | None) -> Descriptor:
@@ -104,6 +113,11 @@ def message_of(file: FileDescriptor, name: str | None) -> Descriptor:
     except KeyError:
         names = ", ".join(sorted(one.full_name for one in file.message_types_by_name.values()))
         raise MalformedError(f"the schema has no message {name!r}.", f"It has {names}.") from None
+    if found.file.name != file.name:
+        raise MalformedError(
+            f"the message {name!r} is one of the imported file {found.file.name!r}.",
+            "Name a message of the schema itself, or the schema of that file.",
+        )
     return found
 
 
@@ -284,6 +298,10 @@ class _ProtobufTypes:
             raise MalformedError(f"the message {name} contains itself, but no column of Spark can.", _REMEDY)
         if not message.fields:
             raise MalformedError(f"the message {name} has no fields, which a column cannot hold.", _REMEDY)
+        if len(around) > _DEEP:
+            raise MalformedError(
+                f"it nests messages in more than {_DEEP} levels, which Protobuf does not parse.", _REMEDY
+            )
         inner = (*around, name)
         return t.StructType([t.StructField(field.name, self._field(field, inner)) for field in message.fields])
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf import duration_pb2, timestamp_pb2
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.runtime_version import VersionError
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_type
@@ -273,18 +274,61 @@ def test_another_message_is_looked_at_once() -> None:
     assert asked == [2]
 
 
-def test_references_are_files_that_others_import() -> None:
-    item = FileDescriptorProto(name="x", package="shop", syntax="proto3")
-    item.message_type.add(name="Item").field.add(name="id", number=1, type=FieldDescriptorProto.TYPE_INT32, label=1)
-    order = FileDescriptorProto(name="y", package="shop", syntax="proto3", dependency=["shop/item.proto"])
+def importing(name: str, *references: tuple[str, FileDescriptorProto]) -> Definition:
+    """Return a schema that imports a file and has the message shop.One with an item."""
+    order = FileDescriptorProto(name="y", package="shop", syntax="proto3", dependency=[name])
     order.message_type.add(name="One").field.add(
         name="item", number=1, type=FieldDescriptorProto.TYPE_MESSAGE, type_name=".shop.Item", label=1
     )
-    whole = Definition(
-        id=1, kind="PROTOBUF", text=descriptor(order), references=(("shop/item.proto", descriptor(item)),)
-    )
+    given = tuple((reference, descriptor(file)) for reference, file in references)
+    return Definition(id=1, kind="PROTOBUF", text=descriptor(order), references=given)
 
-    assert spark_type(message_of(file_of(whole), None)).simpleString() == "struct<item:struct<id:int>>"
+
+def item_file() -> FileDescriptorProto:
+    times = "google/protobuf/timestamp.proto"
+    item = FileDescriptorProto(name="x", package="shop", syntax="proto3", dependency=[times])
+    field = item.message_type.add(name="Item").field
+    field.add(name="id", number=1, type=FieldDescriptorProto.TYPE_INT32, label=1)
+    field.add(name="at", number=2, label=1, **TIME)
+    return item
+
+
+def test_references_are_files_that_others_import() -> None:
+    whole = importing("shop/item.proto", ("shop/item.proto", item_file()))
+
+    assert spark_type(message_of(file_of(whole), None)).simpleString() == "struct<item:struct<id:int,at:timestamp>>"
+
+
+def test_references_may_come_before_the_files_that_they_import() -> None:
+    """Regression: load() failed."""
+    times = FileDescriptorProto()
+    timestamp_pb2.DESCRIPTOR.CopyToProto(times)
+    whole = importing("item.proto", ("item.proto", item_file()), ("google/protobuf/timestamp.proto", times))
+
+    assert spark_type(message_of(file_of(whole), None)).simpleString() == "struct<item:struct<id:int,at:timestamp>>"
+
+
+def test_a_message_of_an_imported_file_is_refused() -> None:
+    """Regression: load() accepted it.  Each record was malformed, because its index is one of the schema's messages."""
+    file = file_of(importing("item.proto", ("item.proto", item_file())))
+
+    with pytest.raises(MalformedError, match=r"'shop\.Item' is one of the imported file 'item\.proto'"):
+        message_of(file, "shop.Item")
+
+
+def test_what_cannot_be_imported_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: load() failed with protobuf's VersionError if an installed module was newer than protobuf."""
+
+    def newer(name: str) -> Any:
+        raise VersionError(f"{name} is too new.")
+
+    with pytest.raises(MalformedError, match=r"imports 'other\.proto', which the registry does not return"):
+        file_of(importing("other.proto"))
+    monkeypatch.setattr("pyspark_kafka_group.formats.protobuf.import_module", newer)
+    with pytest.raises(
+        MalformedError, match=r"imports 'google/type/date\.proto', but .* cannot be imported: .* too new"
+    ):
+        file_of(importing("google/type/date.proto"))
 
 
 def test_what_no_column_holds_is_refused() -> None:
@@ -293,6 +337,10 @@ def test_what_no_column_holds_is_refused() -> None:
         name="left", number=1, type=FieldDescriptorProto.TYPE_MESSAGE, type_name=".Tree", label=1
     )
     tree.message_type.add(name="Empty")
+    for n in range(300):
+        message = tree.message_type.add(name=f"M{n}")
+        message.field.add(name="m", number=1, type=FieldDescriptorProto.TYPE_MESSAGE, type_name=f".M{n + 1}", label=1)
+    tree.message_type.add(name="M300").field.add(name="x", number=1, label=1, **NUMBER)
 
     def kind(message: str) -> Any:
         return spark_type(message_of(file_of(Definition(id=1, kind="PROTOBUF", text=descriptor(tree))), message))
@@ -301,6 +349,9 @@ def test_what_no_column_holds_is_refused() -> None:
         kind("Tree")
     with pytest.raises(MalformedError, match="has no fields"):
         kind("Empty")
+    with pytest.raises(MalformedError, match="more than 100 levels"):
+        kind("M0")
+    assert kind("M300").simpleString() == "struct<x:int>"
     with pytest.raises(MalformedError, match="has no message 'Bush'"):
         kind("Bush")
     with pytest.raises(MalformedError, match="format=serialized"):
