@@ -8,7 +8,7 @@ import math
 import select
 import socket
 import struct
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from pyspark_kafka_group.wire import messages as protocol
@@ -214,8 +214,12 @@ class BrokerConnection:
         oldest, newest = self._offered.get(api, (0, -1))
         return oldest <= version <= newest
 
-    def request(self, api: int, body: bytes, version: int | None = None) -> Reader:
+    def request(
+        self, api: int, body: bytes, version: int | None = None, *, arriving: Callable[[int], None] | None = None
+    ) -> Reader:
         """Send a request in its fixed version, or in ``version``, and return the answer.
+
+        ``arriving`` is called with the length of the answer, in bytes, when it begins to arrive.
 
         Raises
         ------
@@ -225,7 +229,7 @@ class BrokerConnection:
             If the answer is invalid.
         """
         self._send(api, protocol.VERSIONS[api] if version is None else version, body, flexible=False)
-        return self._receive_answer(flexible=False, deadline=_NEVER)
+        return self._receive_answer(flexible=False, deadline=_NEVER, arriving=arriving)
 
     def begin(self, api: int, body: Sequence[protocol.Buffer], deadline: Deadline) -> None:
         """Send a request in its fixed version, with a body of several buffers.  They are not joined without need.
@@ -325,7 +329,9 @@ class BrokerConnection:
         except BlockingIOError:
             raise TimeoutError("the broker does not receive the request") from None
 
-    def _receive_answer(self, *, flexible: bool, deadline: Deadline) -> Reader:
+    def _receive_answer(
+        self, *, flexible: bool, deadline: Deadline, arriving: Callable[[int], None] | None = None
+    ) -> Reader:
         import pyarrow as pa
 
         size = bytearray(4)
@@ -335,6 +341,8 @@ class BrokerConnection:
             raise ProtocolError(f"a response of {length} bytes")
         if length > self._most_bytes:
             raise LargeResponseError(length)
+        if arriving is not None:
+            arriving(length)
         answer = memoryview(pa.allocate_buffer(length)).cast("B")
         self._receive(answer, deadline)
         if int.from_bytes(answer[:4], "big") != self._correlation_id:

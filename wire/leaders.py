@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
@@ -51,12 +52,8 @@ def _ask_any(request: Metadata, servers: Iterable[Address], connect: Connect) ->
     problem: Exception = ProtocolError("no servers")
     for server in servers:
         try:
-            connection = connect(server)
+            with contextlib.closing(connect(server)) as connection:
+                return connection.ask(request)
         except OSError as failure:
             problem = failure
-            continue
-        try:
-            return connection.ask(request)
-        finally:
-            connection.close()
     raise problem

@@ -224,9 +224,10 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="receive.message.max.bytes",
+        applies_to=_READER,  # a member fetches nothing, and librdkafka would refuse small values
         own_connections=_USED,
         unit="bytes",
-        least=1000,
+        least=1_000_512,  # librdkafka's default of message.max.bytes, and a margin that it demands
         most=2**31 - 1,
         default="100000000",  # of librdkafka.  Kafka's default of message.max.bytes is a hundredth of it
         doc="The largest size of a record batch, both as it is sent and after decompression. A larger one is an error. "

@@ -307,6 +307,7 @@ int kg_fill(reader_t *reader, const chunk_t *chunk, const buffers_t *to) {
         if (to->timestamps || to->timestamp_types) {
             int type = 0;
             int64_t timestamp = source->timestamp(message, &type);
+            if (type == 0) timestamp = -1; /* librdkafka says 0, and Kafka's own client -1 */
             int possible = timestamp <= MAX_TIMESTAMP_MS && timestamp >= -MAX_TIMESTAMP_MS;
             if (to->timestamps) to->timestamps[at] = possible ? timestamp * 1000 : 0;
             if (to->timestamps_valid && possible) set_bit(to->timestamps_valid, at);

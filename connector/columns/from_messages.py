@@ -88,7 +88,7 @@ def collect(messages: Sequence[Message], *, include_headers: bool) -> Columns:
         add_offset(message.offset())  # type: ignore[arg-type]  # only an event has none
         timestamp_type, timestamp = message.timestamp()
         add_timestamp_type(timestamp_type)
-        add_timestamp(timestamp)
+        add_timestamp(timestamp if timestamp_type else -1)  # librdkafka says 0, and Kafka's own client -1
     if include_headers:
         columns.headers = [_headers_of(message) for message in messages[: len(columns)]]
     return columns

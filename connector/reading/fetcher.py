@@ -28,6 +28,9 @@ MOST_BYTES = 16 * 1024 * 1024
 
 _MOVED = codes_with(Consequence.OTHER_LEADER)
 
+_SLOWEST_BYTES_PER_S = 1_000_000
+"""How slowly a response may arrive before librdkafka takes over."""
+
 IDLE_S = 5.0
 """How long an unused connection is kept.  Spark gives a worker other partitions in each batch.  So in time each worker
 reads from each broker, and 100 executors with 8 workers would keep 24,000 connections to 30 brokers.  Batches in quick
@@ -168,8 +171,9 @@ class Fetcher:
         self._settings = settings
         self._deliver = deliver
         self._wait_ms = settings.wait_ms  # belongs to the fetching thread
-        self._changed = threading.Condition()  # guards the three below
+        self._changed = threading.Condition()  # guards the four below
         self._ranges: deque[FetchRange] = deque()
+        self._alone = False  # whether a request has only one range
         self._ahead_bytes = 0
         self._closed = False
         self._connection: BrokerConnection | None = None
@@ -180,6 +184,7 @@ class Fetcher:
         """Fetch more ranges."""
         with self._changed:
             self._ranges.extend(ranges)
+            self._alone = False
             self._changed.notify()
 
     def drop(self, wanted: FetchRange) -> None:
@@ -231,7 +236,12 @@ class Fetcher:
                 if not self._ranges and self._connection is not None:
                     self._connection.close()
                     self._connection = None
-            return [] if self._closed else list(self._ranges)
+            if self._closed:
+                return []
+            if not self._alone:
+                return list(self._ranges)
+            self._ranges.rotate()
+            return [self._ranges[0]]
 
     def _may_go_on(self) -> bool:
         return self._closed or (bool(self._ranges) and self._ahead_bytes < self._settings.ahead_bytes)
@@ -249,9 +259,13 @@ class Fetcher:
         )
         version = protocol.FETCH_WITH_RACK if with_rack else None
         try:
-            answer = protocol.fetched(connection.request(protocol.FETCH, request, version), with_rack=with_rack)
+            received = connection.request(protocol.FETCH, request, version, arriving=self._be_patient_with)
+            answer = protocol.fetched(received, with_rack=with_rack)
         except LargeResponseError as problem:
-            # Only a record batch makes a response so large: that of the first partition with records.
+            # Only a record batch makes a response so large.
+            if len(ranges) > 1:
+                self._find_the_large_one()
+                return
             raise self._too_large(ranges[0], ranges[0].position, f"a response of {problem.length} bytes") from None
         by_partition = {wanted.tp: wanted for wanted in ranges}
         news = False
@@ -265,6 +279,19 @@ class Fetcher:
             self._wait_ms = settings.wait_ms
         else:
             self._be_patient(answer.partitions, by_partition)
+
+    def _be_patient_with(self, length: int) -> None:
+        """Note that a response has begun to arrive.  Over a slow network the rest may take long."""
+        if length > _SLOWEST_BYTES_PER_S:
+            self._deliver(Delayed(length / _SLOWEST_BYTES_PER_S))
+
+    def _find_the_large_one(self) -> None:
+        """Ask for each range alone, over a new connection."""
+        with self._changed:
+            self._alone = True
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
 
     def _share(self, wanted: FetchRange) -> int:
         """Return how many bytes of a range to ask for."""

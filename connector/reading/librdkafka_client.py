@@ -33,7 +33,7 @@ from pyspark_kafka_group.offsets.client_log import ClientLog
 from pyspark_kafka_group.offsets.client_login import needs_renewals
 from pyspark_kafka_group.offsets.errors import UnexpectedRecordError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
-from pyspark_kafka_group.reading.message_client import open_consumer, partition_error, watermarks
+from pyspark_kafka_group.reading.message_client import open_questions, partition_error, watermarks
 from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records, log, note
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class LibrdkafkaClient(ReaderClient):
 
     def _ask(self) -> Consumer:
         if self._questions is None:
-            self._questions = open_consumer(self._config, self.errors)
+            self._questions = open_questions(self._config, self.errors)
         return self._questions
 
     @contextmanager

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
 
 
+def open_questions(config: Mapping[str, str], errors: dict[int, KafkaError]) -> Consumer:
+    """Return a consumer for :func:`watermarks`.
+
+    It reads uncommitted records, because librdkafka would else name the begin of an open transaction as the log end.
+    """
+    return open_consumer({**config, "isolation.level": "read_uncommitted"}, errors)
+
+
 def open_consumer(config: Mapping[str, str], errors: dict[int, KafkaError]) -> Consumer:
     """Return a confluent-kafka consumer.  Its log lines go to the logger of reading, and its errors to `errors`.
 
@@ -85,6 +93,7 @@ class MessageClient(ReaderClient):
     def __init__(self, config: Mapping[str, str], consumer: Consumer | None = None) -> None:
         super().__init__(config)
         self._consumer = consumer or open_consumer(config, self.errors)
+        self._questions = consumer
         self._partitions: dict[TopicPartition, _MessagePartition] = {}
         self._messages: list[Message] = []
         self._ready: deque[Records] = deque()
@@ -129,7 +138,9 @@ class MessageClient(ReaderClient):
         return ReaderEvent(source, error, cast(int, message.offset()))
 
     def watermarks(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        return watermarks(self._consumer, tp, timeout_s)
+        if self._questions is None:
+            self._questions = open_questions(self._config, self.errors)
+        return watermarks(self._questions, tp, timeout_s)
 
     def partition_error(self, tp: TopicPartition, timeout_s: float) -> KafkaError | None:
         return partition_error(self._consumer, tp, timeout_s)
@@ -144,6 +155,8 @@ class MessageClient(ReaderClient):
         return self._consumer.poll(0) is not None
 
     def close(self) -> None:
+        if self._questions is not None and self._questions is not self._consumer:
+            self._questions.close()
         self._consumer.close()
 
     def _next_messages(self, ends: Mapping[TopicPartition, int], wait_s: float) -> list[Message]:

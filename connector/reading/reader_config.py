@@ -14,6 +14,7 @@ from pyspark_kafka_group.cluster.properties.client_config import client_properti
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind
 
 _SHORT_WAIT_MS, _LONG_WAIT_MS = 20, 4000
+_FETCH_BYTES = 52_428_800  # librdkafka's default of fetch.max.bytes
 
 
 def reader_config(kafka_properties: Mapping[str, str], group_id: str) -> dict[str, str]:
@@ -58,6 +59,8 @@ def librdkafka_config(
         Whether to leave out ``client.rack``, so that leaders name no follower.
     """
     settings = {"fetch.wait.max.ms": str(_LONG_WAIT_MS if patient else _SHORT_WAIT_MS), **config}
+    if "receive.message.max.bytes" in config:  # librdkafka refuses less than this and 512 bytes
+        settings.setdefault("fetch.max.bytes", str(min(_FETCH_BYTES, int(config["receive.message.max.bytes"]) - 512)))
     if without_rack:
         settings.pop("client.rack", None)
     return settings

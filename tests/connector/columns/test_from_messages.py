@@ -80,7 +80,7 @@ def naive_batch(messages: Sequence[Message], *, include_headers: bool) -> pa.Rec
             "topic": message.topic(),
             "partition": message.partition(),
             "offset": message.offset(),
-            "timestamp": milliseconds * 1000,
+            "timestamp": milliseconds * 1000 if kafka_type else -1000,
             "timestampType": KAFKA_TIMESTAMP_TYPES[kafka_type],
         }
         if include_headers:
@@ -152,8 +152,10 @@ def test_a_record_without_headers_has_null_there_as_in_sparks_own_source() -> No
         assert batch.column("headers").to_pylist()[:2] == [None, None]
 
 
-def test_a_record_without_timestamp_gets_minus_one_millisecond_as_in_sparks_own_source() -> None:
-    columns = collect([record(0, timestamp=(TIMESTAMP_NOT_AVAILABLE, -1))], include_headers=False)
+@pytest.mark.parametrize("milliseconds", [-1, 0])
+def test_a_record_without_timestamp_gets_minus_one_millisecond_as_in_sparks_own_source(milliseconds: int) -> None:
+    """librdkafka's own documentation says -1 for old message formats, but it gives 0 (2.14)."""
+    columns = collect([record(0, timestamp=(TIMESTAMP_NOT_AVAILABLE, milliseconds))], include_headers=False)
     batch = builder(include_headers=False).build(columns)
     assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [-1000]
     assert batch.column("timestampType").to_pylist() == [-1]

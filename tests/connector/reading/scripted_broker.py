@@ -73,6 +73,8 @@ class Cluster:
         How often a client has searched for the leader.
     newest_fetch : int
         The newest version of Fetch that the brokers speak.
+    download_s : float
+        How long a large answer takes after its first bytes.
     """
 
     def __init__(self, batches: Sequence[bytes], log_end: int) -> None:
@@ -81,6 +83,7 @@ class Cluster:
         self.asked: list[Asked] = []
         self.looks = 0
         self.newest_fetch = protocol.FETCH_WITH_RACK
+        self.download_s = 0.0
         self._batches = batches
         self._log_end = log_end
         self._lock = threading.Lock()
@@ -159,12 +162,18 @@ class _Connection:
     def speaks(self, api: int, version: int) -> bool:
         return api == protocol.FETCH and version <= self._cluster.newest_fetch
 
-    def request(self, api: int, body: bytes, version: int | None = None) -> Reader:
+    def request(
+        self, api: int, body: bytes, version: int | None = None, *, arriving: Callable[[int], None] | None = None
+    ) -> Reader:
         if self._closed:
             raise ConnectionError("closed")
         if api == protocol.FETCH:
             with_rack = version == protocol.FETCH_WITH_RACK
-            return Reader(memoryview(self._cluster.fetch(self._address, body, with_rack=with_rack)))
+            answer = self._cluster.fetch(self._address, body, with_rack=with_rack)
+            if self._cluster.download_s and arriving is not None:
+                arriving(16_000_000)
+                time.sleep(self._cluster.download_s)
+            return Reader(memoryview(answer))
         raise AssertionError(f"request {api} is not scripted")
 
     def ask(self, request: Metadata) -> ClusterMetadata:

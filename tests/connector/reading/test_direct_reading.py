@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import queue
 import random
 import struct
 import threading
@@ -19,9 +20,11 @@ from pyspark_kafka_group.columns import record_batches
 from pyspark_kafka_group.offsets.errors import RecordBatchTooLargeError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading import direct_client, leader_search, range_reader
-from pyspark_kafka_group.reading.direct_client import DirectClient
+from pyspark_kafka_group.reading.direct_client import DirectClient, direct_settings
+from pyspark_kafka_group.reading.fetcher import Failed, Fetcher, FetchRange
 from pyspark_kafka_group.reading.leader_search import SearchTimings
 from pyspark_kafka_group.reading.reader_client import Records
+from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.types import Address, LargeResponseError
@@ -393,6 +396,44 @@ def test_a_response_that_is_too_large_is_an_error_that_names_the_property(monkey
         pytest.raises(RecordBatchTooLargeError, match=r"200000000 bytes.* allows 100000000"),
     ):
         Reading(client, 20)
+
+
+def test_the_error_of_a_large_response_names_the_partition_with_the_large_batch() -> None:
+    """Regression: it named the first one of the request, whose records the user would then delete."""
+    cluster = log_of(2)
+    answer = cluster.fetch
+
+    def fetch(address: Address, body: bytes, **more: bool) -> bytes:
+        if b"large" in body:
+            raise LargeResponseError(200_000_000)
+        return answer(address, body, **more)
+
+    cluster.fetch = fetch  # type: ignore[method-assign]
+    found_settings = direct_settings(reader_config({"bootstrap.servers": "bootstrap:1"}, "etl"))
+    assert found_settings is not None
+    delivered: queue.SimpleQueue[object] = queue.SimpleQueue()
+    library = record_batches.BATCHES.library
+    assert library is not None
+    fetcher = Fetcher(library, lambda: cluster.connect(LEADER), found_settings.fetch, delivered.put)
+    large = TopicPartition("large", 0)
+    fetcher.add([FetchRange(TP, 2, 5), FetchRange(large, 7, 9)])
+    found = delivered.get(timeout=10)
+    while not isinstance(found, Failed):
+        found = delivered.get(timeout=10)
+    fetcher.close()
+    assert isinstance(found.reason, RecordBatchTooLargeError)
+    assert (found.reason.topic, found.reason.offset) == ("large", 7)
+
+
+def test_a_response_that_arrives_slowly_is_not_taken_for_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: librdkafka took over, and downloaded it once more."""
+    monkeypatch.setattr(direct_client, "_PATIENCE_S", 0.1)
+    cluster = log_of(5)
+    cluster.download_s = 0.6
+    with reader(cluster) as client:
+        read = Reading(client, 5)
+    assert read.directly
+    assert read.offsets == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(("batch_bytes", "response_bytes"), [(1000, 16 * 2**20), (2**30, 2**30)])

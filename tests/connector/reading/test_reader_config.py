@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer
 
-from pyspark_kafka_group.cluster.properties.client_config import connection_properties
+from pyspark_kafka_group.cluster.properties.client_config import client_properties, connection_properties
 from pyspark_kafka_group.cluster.properties.kafka_properties import PROPERTIES, ClientKind
 from pyspark_kafka_group.reading.reader_config import librdkafka_config, reader_config
 
@@ -99,3 +99,13 @@ def test_a_first_connection_is_used_soon_unless_the_user_says_otherwise() -> Non
     assert reader_config({"reconnect.backoff.ms": "500"}, "etl")["reconnect.backoff.ms"] == "500"
     assert connection_properties({})["reconnect.backoff.ms"] == "20"
     assert connection_properties({"reconnect.backoff.ms": "500"})["reconnect.backoff.ms"] == "500"
+
+
+@pytest.mark.parametrize("largest", ["1000512", "20000000", "100000000"])
+def test_librdkafka_accepts_any_limit_of_a_record_batch(largest: str) -> None:
+    """It demands that `fetch.max.bytes` is smaller."""
+    given = {**SERVERS, "receive.message.max.bytes": largest}
+    config = reader_config(given, "etl")
+    assert "fetch.max.bytes" not in config, "with it, librdkafka would always read"
+    Consumer(librdkafka_config(config)).close()
+    Consumer(client_properties(ClientKind.MEMBER, {**given, "group.id": "etl"})).close()
