@@ -202,7 +202,7 @@ def test_reset_is_somebodys_decision(
     reset(kafka.bootstrap_servers, group, name, {0: at})
     text = pipeline(name).start().failure()
     assert f"{name}-0: the committed offset of group '{group}' is back at {at}" in text
-    assert f"would process [{at}, 15) again" in text
+    assert f"onOffsetRewind=group to process [{at}, 15) again" in text
     assert "onOffsetRewind=checkpoint" in text
     restoring = pipeline(name, onOffsetRewind="checkpoint").run_available()
     assert restoring.rows == []

@@ -330,23 +330,28 @@ class OffsetRewindError(DataError):
         upto, history = finished, f"this query has finished up to {finished}"
         if previous is not None and (upto is None or previous > upto):
             upto, history = previous, f"the group had committed {previous} before"
-        reason = "Another program has reset or deleted the group's offsets"
-        if committed is None:
-            reason += ", or they have expired"
-        if reset is not None:
-            reason = f"It was reset: {reset}"
+        if reset is None:
+            expired = "they have expired, " if committed is None else ""
+            reason = (
+                f"Another program has reset or deleted the group's offsets, {expired}or this query had another group, "
+                f"or none, before"
+            )
+            once = " Do this once if you have changed the group."
+        else:
+            reason, once = f"It was reset: {reset}", ""
+        follow = "begin at startingOffsets, as a new group does"
         text = (
-            f"{topic}-{partition}: the committed offset of group {group_id!r} is {now}, but {history}. {reason}. If "
-            f"the query followed the group, it would process [{committed or 0}, {upto}) again. Set "
-            f"onOffsetRewind=checkpoint to resume at {upto} and restore the group's offset, or onOffsetRewind=group to "
-            f"follow the group and process the range again."
+            f"{topic}-{partition}: the committed offset of group {group_id!r} is {now}, but {history}. {reason}. Set "
+            f"onOffsetRewind=checkpoint to resume at {upto} and commit it to the group.{once} Or set "
+            f"onOffsetRewind=group to "
+            + (f"{follow}, but not after {upto}." if committed is None else f"process [{committed}, {upto}) again.")
         )
         if upto is None:
             text = (
-                f"{topic}-{partition}: the group {group_id!r} has lost its offsets of this topic. {reason}. This query "
+                f"{topic}-{partition}: the group {group_id!r} has no offsets of this topic. {reason}. This query "
                 f"has read other partitions of the topic, and cannot find out how far the group has processed this "
-                f"one. Set onOffsetRewind=checkpoint to read it from its beginning, or onOffsetRewind=group to begin "
-                f"at startingOffsets, as a new group does."
+                f"one. Set onOffsetRewind=checkpoint to read it from its beginning, or onOffsetRewind=group to "
+                f"{follow}."
             )
         super().__init__(
             text,

@@ -14,7 +14,8 @@ descends from the same start as H                     could commit, or an older 
 any other C < H, or no C, or C was set lower by       by ``onOffsetRewind``: nowhere, a named error
 ``kafka-group reset``, although H exists              (``fail``), at the higher of H and the offset
                                                       before the reset (``checkpoint``), or at C, and
-                                                      without C as if for the first time (``group``)
+                                                      without C as if for the first time, but not after H
+                                                      (``group``)
 no C, no H, but the checkpoint has an H of another    by ``onOffsetRewind``: nowhere, its beginning, or
 partition, and the group no C of the whole topic      as if for the first time
 H in this log, and a late commit of an old log, or     H, committed at once
@@ -352,6 +353,9 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
         wanted = info.log_start
     else:
         wanted = _first_position(tp, info, policy)
+    if processed is not None and committed is None:
+        # Without an offset to follow, a start after what the query has finished would leave out unread records.
+        wanted = min(wanted, processed.offset)
     known_lineage = None if note is None else note.lineage
     if processed is not None and (put_back or found.overwritten or not policy.keeps_offsets):
         known_lineage = processed.lineage  # the query restores the group's offset, or there is no group

@@ -179,7 +179,8 @@ OPTIONS: tuple[Option, ...] = (
         doc="What to do if the group's offsets were reset or deleted, so that a committed offset is gone, or lower "
         "than the offset that this query has finished. fail: end the query with an error that names the exact range. "
         "checkpoint: resume at the finished offset, and commit it again. group: resume at the committed offset, which "
-        "processes the range again; if the offset is gone, start according to startingOffsets.",
+        "processes the range again; if the offset is gone, start according to startingOffsets, but not after the "
+        "finished offset.",
     ),
     Option(
         name="includeHeaders",

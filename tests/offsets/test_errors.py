@@ -147,16 +147,25 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
     (
         errors.OffsetRewindError(topic="orders", partition=3, group_id="etl", committed=5, finished=9),
         "orders-3: the committed offset of group 'etl' is back at 5, but this query has finished up to 9. Another "
-        "program has reset or deleted the group's offsets. If the query followed the group, it would process [5, 9) "
-        "again. Set onOffsetRewind=checkpoint to resume at 9 and restore the group's offset, or onOffsetRewind=group "
-        "to follow the group and process the range again.",
+        "program has reset or deleted the group's offsets, or this query had another group, or none, before. Set "
+        "onOffsetRewind=checkpoint to resume at 9 and commit it to the group. Do this once if you have changed the "
+        "group. Or set onOffsetRewind=group to process [5, 9) again.",
     ),
     (
         errors.OffsetRewindError(topic="orders", partition=3, group_id="etl", committed=None, finished=9),
         "orders-3: the committed offset of group 'etl' is gone, but this query has finished up to 9. Another program "
-        "has reset or deleted the group's offsets, or they have expired. If the query followed the group, it would "
-        "process [0, 9) again. Set onOffsetRewind=checkpoint to resume at 9 and restore the group's offset, or "
-        "onOffsetRewind=group to follow the group and process the range again.",
+        "has reset or deleted the group's offsets, they have expired, or this query had another group, or none, "
+        "before. Set onOffsetRewind=checkpoint to resume at 9 and commit it to the group. Do this once if you have "
+        "changed the group. Or set onOffsetRewind=group to begin at startingOffsets, as a new group does, but not "
+        "after 9.",
+    ),
+    (
+        errors.OffsetRewindError(topic="orders", partition=3, group_id="etl", committed=None, finished=None),
+        "orders-3: the group 'etl' has no offsets of this topic. Another program has reset or deleted the "
+        "group's offsets, they have expired, or this query had another group, or none, before. This query has read "
+        "other partitions of the topic, and cannot find out how far the group has processed this one. Set "
+        "onOffsetRewind=checkpoint to read it from its beginning, or onOffsetRewind=group to begin at startingOffsets, "
+        "as a new group does.",
     ),
     (
         errors.OffsetRewindError(
@@ -168,9 +177,9 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
             reset="alice@laptop set it with 'kafka-group reset' at 2026-01-01 00:00:00 UTC; it was 9 before",
         ),
         "orders-3: the committed offset of group 'etl' is back at 5, but this query has finished up to 9. It was "
-        "reset: alice@laptop set it with 'kafka-group reset' at 2026-01-01 00:00:00 UTC; it was 9 before. If the "
-        "query followed the group, it would process [5, 9) again. Set onOffsetRewind=checkpoint to resume at 9 and "
-        "restore the group's offset, or onOffsetRewind=group to follow the group and process the range again.",
+        "reset: alice@laptop set it with 'kafka-group reset' at 2026-01-01 00:00:00 UTC; it was 9 before. Set "
+        "onOffsetRewind=checkpoint to resume at 9 and commit it to the group. Or set onOffsetRewind=group to process "
+        "[5, 9) again.",
     ),
     (
         errors.OffsetFormatError("its format version is 2, not 1."),

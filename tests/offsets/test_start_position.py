@@ -218,7 +218,7 @@ LOST = QueryInfo(ME, NEW, read_before=True)
 
 
 def test_group_without_offsets_of_a_topic_that_this_query_has_read_is_a_rewind() -> None:
-    with pytest.raises(OffsetRewindError, match="has lost its offsets of this topic") as found:
+    with pytest.raises(OffsetRewindError, match="has no offsets of this topic") as found:
         decide_start(TP, INFO, LOST, LATEST)
     assert (found.value.committed, found.value.finished) == (None, None)
 
@@ -253,10 +253,16 @@ def test_log_that_is_begun_anew_is_read_from_its_beginning_whatever_the_options_
         assert (start.position, start.note.initial_partition_count) == (10, 0)
 
 
-def test_rewind_with_group_to_a_deleted_offset_starts_as_if_for_the_first_time() -> None:
-    policy = replace(LATEST, on_rewind=RewindPolicy.GROUP)
-    start = decide(None, finished=60, policy=policy)
-    assert (start.position, start.committed, start.durable_first) == (90, None, True)
+@pytest.mark.parametrize(
+    ("policy", "position"),
+    [(EARLIEST, 10), (LATEST, 60), (explicit(50), 50), (explicit(70), 60), (replace(LATEST, time_ms=1000), 60)],
+)
+def test_rewind_with_group_to_a_deleted_offset_leaves_out_no_unread_record(policy: StartPolicy, position: int) -> None:
+    """Regression: with `latest`, the query began at the log end, so no query read what came after its last batch."""
+    info = replace(INFO, at_time=Offset(80))
+    start = decide(None, finished=60, policy=replace(policy, on_rewind=RewindPolicy.GROUP), info=info)
+    assert (start.position, start.committed, start.durable_first) == (position, None, True)
+    assert (start.rewound, start.note.lineage) == (True, NEW)
 
 
 def test_rewind_policy_does_not_matter_where_nothing_went_back() -> None:
