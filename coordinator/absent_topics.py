@@ -52,6 +52,23 @@ def first_topics(
     return known or topics
 
 
+def added_partitions(
+    settings: GroupSettings, start: BatchOffset, unfinished: BatchOffset | None
+) -> frozenset[TopicPartition]:
+    """Return the partitions that were added to `assign` since the query read others of their topics.
+
+    Parameters
+    ----------
+    settings : GroupSettings
+        The group and the options.
+    start, unfinished : BatchOffset
+        The ends of the last batch that Spark has finished, and of the batch that it runs again.
+    """
+    known = {**start.entries, **({} if unfinished is None else unfinished.entries)}
+    topics = {tp.topic for tp in known}
+    return frozenset(tp for tp in settings.partitions if tp.topic in topics and tp not in known)
+
+
 def tell_of_deleted(
     settings: GroupSettings,
     state: State,

@@ -99,6 +99,8 @@ class GroupThread:
         The topics to subscribe to.
     first_topics : frozenset of str
         The topics that existed when the query was started for the first time; all others came later.
+    added : frozenset of TopicPartition
+        The partitions that were added to `assign` since then.
     offsets : GroupOffsets
         The requests to the cluster.
     worker : DaemonExecutor
@@ -118,6 +120,7 @@ class GroupThread:
         state: State,
         topics: frozenset[str],
         first_topics: frozenset[str],
+        added: frozenset[TopicPartition],
         offsets: GroupOffsets,
         worker: DaemonExecutor,
         emit: EventLog,
@@ -155,6 +158,7 @@ class GroupThread:
             answer=lambda given: self.post(lambda: self.feed(given)),
             fail=self._fail_later,
             first_topics=first_topics,
+            added=added,
         )
         self._pattern = pattern_of(settings, worker=worker, offsets=offsets, fail=self._fail_later)
         self._rebalances = Rebalances(

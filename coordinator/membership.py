@@ -19,7 +19,12 @@ from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.cluster.properties.client_config import value_of
 from pyspark_kafka_group.cluster.skip_store import SkipStore, read_markers, write_markers
 from pyspark_kafka_group.coordinator import warm_up
-from pyspark_kafka_group.coordinator.absent_topics import first_topics, gone_partitions, tell_of_deleted
+from pyspark_kafka_group.coordinator.absent_topics import (
+    added_partitions,
+    first_topics,
+    gone_partitions,
+    tell_of_deleted,
+)
 from pyspark_kafka_group.coordinator.activity import Time
 from pyspark_kafka_group.coordinator.assignment_stability import Share, is_stable
 from pyspark_kafka_group.coordinator.event_log import EventLog
@@ -169,6 +174,7 @@ class Membership:
             state=state,
             topics=topics,
             first_topics=first_topics(settings, topics, self._start, unfinished),
+            added=added_partitions(settings, self._start, unfinished),
             offsets=offsets,
             worker=self._worker,
             emit=self._event_log,

@@ -59,6 +59,8 @@ class StartRequests:
         Takes the error that ends the query.  Any thread.
     first_topics : frozenset of str
         The topics that existed when the query was started for the first time; all others came later.
+    added : frozenset of TopicPartition
+        The partitions that were added to `assign` since then.
     clock, sleep : callable
         Return the time in seconds, and wait for a number of seconds.
 
@@ -79,6 +81,7 @@ class StartRequests:
         answer: Callable[[PartitionInfoReceived | Forget | LogChangeFound], None],
         fail: Callable[[KafkaGroupError], None],
         first_topics: frozenset[str],
+        added: frozenset[TopicPartition],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -90,6 +93,9 @@ class StartRequests:
         self._answer = answer
         self._fail = fail
         self._first_topics = first_topics
+        self._added = added
+        start = settings.start
+        self._named = {*start.topics, *(tp.topic for tp in (*start.explicit, *start.times_ms))}  # in the user's JSON
         self._gone: set[str] = set()  # topics deleted since the start; a later one with such a name is new
         self._clock = clock
         self._sleep = sleep
@@ -225,20 +231,24 @@ class StartRequests:
             self._worker.submit(self._check, gone)
 
     def _came_later(self, tp: TopicPartition, info: PartitionInfo) -> PartitionInfo:
-        """Mark the answer if the query reads the topic later than its first topics, so from its beginning.
+        """Mark the answer if the query reads the partition later than its first ones, so from its beginning.
 
-        Such a topic was created under a pattern, or added to `subscribe`.
+        Its topic was created under a pattern, or the user has added it to `subscribe` or `assign`.
         """
-        gone = tp.topic in self._gone
-        if not self._settings.start.keeps_offsets:
-            # Only the checkpoint shows what was started before, as with Spark's own source.
-            later = gone or tp.topic not in self._first_topics
-            return replace(info, topic_started=True, initial_partition_count=0) if later else info
-        if tp.topic in self._settings.start.topics or (tp.topic in self._first_topics and not gone):
-            return info  # the user's options decide where it starts
-        # A topic that was deleted is read from its beginning, even if a new query has begun it meanwhile.
-        if not gone and info.topic_started:
-            return info
+        start = self._settings.start
+        # A topic that was deleted is read from its beginning, whatever the options say, and even if a new query has
+        # begun it meanwhile.
+        if tp.topic not in self._gone:
+            if tp in self._added:
+                if info.committed is not None or tp in start.explicit or tp in start.times_ms:
+                    return info
+                # Deliberate: not 0, which would also count for other queries with the same group.
+                return replace(info, topic_started=True, initial_partition_count=tp.partition)
+            if tp.topic in self._first_topics or tp.topic in self._named:
+                return info  # the user's options decide where it starts
+            # Without a group, only the checkpoint shows what was started before, as with Spark's own source.
+            if start.keeps_offsets and info.topic_started:
+                return info
         return replace(info, topic_started=True, initial_partition_count=0)
 
 

@@ -133,9 +133,9 @@ OPTIONS: tuple[Option, ...] = (
         doc="Where to start a partition for which the group has no committed offset. If it has one, the query resumes "
         "there. In JSON, -2 means earliest and -1 latest, and a topic may have one word for all its partitions. "
         "Partitions that the JSON does not name start at their beginning. So do partitions that are added to a topic "
-        "later, and topics that you add to subscribe later, unless the JSON names them. In a batch read, this is the "
-        "start whether or not the group has committed offsets: its JSON must name each partition, latest is refused, "
-        "and committed means the group's committed offset.",
+        "later, and topics and partitions that you add to subscribe or assign later, unless the JSON names them. In a "
+        "batch read, this is the start whether or not the group has committed offsets: its JSON must name each "
+        "partition, latest is refused, and committed means the group's committed offset.",
     ),
     Option(
         name="startingTimestamp",

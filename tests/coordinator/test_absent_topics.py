@@ -11,7 +11,7 @@ import pytest
 from pyspark_kafka_group.cluster import absence
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
-from pyspark_kafka_group.coordinator.absent_topics import first_topics, tell_of_deleted
+from pyspark_kafka_group.coordinator.absent_topics import added_partitions, first_topics, tell_of_deleted
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import Restored
 from pyspark_kafka_group.coordinator.handover.state import State
@@ -19,8 +19,9 @@ from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, DataLossError, UnknownTopicError
+from pyspark_kafka_group.offsets.types import TopicPartition
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
-from tests.coordinator.machine import EMPTY, POLICY, A, entry
+from tests.coordinator.machine import EMPTY, POLICY, A, B, entry
 
 END = BatchOffset("q", {A: entry(0, 10)})
 
@@ -151,3 +152,23 @@ def test_which_topics_were_there_at_the_first_start(
     assert first_topics(_settings(None), topics, start, unfinished) == by_name
     without_group = replace(_settings(None), start=replace(POLICY, keeps_offsets=False))
     assert first_topics(without_group, topics, start, unfinished) == by_pattern
+
+
+@pytest.mark.parametrize(
+    ("start", "unfinished", "added"),
+    [
+        (INITIAL, None, set()),
+        (INITIAL, END, {B}),
+        (END, None, {B}),
+        (END, BatchOffset("q", {A: entry(10, 20), B: entry(0, 5)}), set()),
+        (BatchOffset("q", {}), None, set()),
+    ],
+    ids=["the first start", "its batch runs again", "a restart", "its next batch runs again", "it has read nothing"],
+)
+def test_which_partitions_were_added_to_assign(
+    start: BatchOffset, unfinished: BatchOffset | None, added: set[TopicPartition]
+) -> None:
+    """A partition of a topic that the checkpoint does not contain was added with its topic."""
+    other = TopicPartition("other", 0)
+    assert added_partitions(replace(_settings(None), partitions=(A, B, other)), start, unfinished) == added
+    assert not added_partitions(_settings(None), start, unfinished)

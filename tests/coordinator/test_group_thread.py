@@ -151,6 +151,7 @@ class Group:
             state=state,
             topics=frozenset({"t"}),
             first_topics=frozenset({"t"}),
+            added=frozenset(),
             offsets=cast(GroupOffsets, self.offsets),
             worker=self.worker,
             emit=self.log,

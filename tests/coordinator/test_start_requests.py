@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -22,7 +22,8 @@ from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.coordinator.start_requests import StartRequests
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.errors import AuthenticationError, GroupError, KafkaGroupError
-from pyspark_kafka_group.offsets.start_inputs import PartitionInfo, StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.start_inputs import PartitionInfo, QueryInfo, StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.start_position import decide_start
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
 from tests.coordinator.machine import LEADER, NEW_LOG, POLICY, A, B, Machine, entry, fed, info
@@ -39,6 +40,7 @@ class Asking:
         *,
         pattern: str | None = None,
         first_topics: set[str] | None = None,
+        added: set[TopicPartition] | None = None,
         start: StartPolicy = POLICY,
     ) -> None:
         self.machine = machine
@@ -65,6 +67,7 @@ class Asking:
             answer=self.answers.append,
             fail=self.failed.append,
             first_topics=frozenset(first_topics or ()),
+            added=frozenset(added or ()),
             clock=lambda: self.now,
             sleep=self.sleep,
         )
@@ -312,12 +315,59 @@ def test_topic_that_came_later_is_read_from_its_beginning(
     assert (told.topic_started, told.initial_partition_count) == ((True, 0) if later else (False, None))
 
 
-def test_a_word_of_the_users_for_the_very_topic_counts_also_if_it_came_later() -> None:
-    asking = Asking(assigned(A), start=replace(POLICY, topics={"t": StartingOffset.LATEST}))
+@pytest.mark.parametrize("keeps_offsets", [True, False], ids=["group", "no group"])
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"topics": {"t": StartingOffset.LATEST}},
+        {"explicit": {A: Offset(5)}},
+        {"explicit": {B: Offset(5)}},
+        {"times_ms": {A: 1000}},
+    ],
+    ids=["word", "offset", "another partition", "time"],
+)
+def test_a_topic_that_the_users_json_names_starts_there_also_if_it_came_later(
+    named: dict[str, Any], *, keeps_offsets: bool
+) -> None:
+    """Regression: an added topic started at its beginning if `assign` had no group, or the JSON named its offsets."""
+    asking = Asking(assigned(A), start=replace(POLICY, **named, keeps_offsets=keeps_offsets))
     asking.offsets.found = {A: info(None)}
     asking.worker.run()
     [(_, told)] = asking.told().values()
     assert not told.topic_started
+
+
+@pytest.mark.parametrize("keeps_offsets", [True, False], ids=["group", "no group"])
+@pytest.mark.parametrize(
+    ("named", "position"),
+    [
+        ({}, 0),
+        ({"topics": {"t": StartingOffset.LATEST}}, 0),
+        ({"explicit": {B: Offset(5)}}, 5),
+        ({"explicit": {B: StartingOffset.LATEST}}, 100),
+    ],
+    ids=["nowhere", "word", "offset", "word for the partition"],
+)
+def test_a_partition_that_was_added_to_assign_starts_at_its_beginning_unless_the_json_names_it(
+    named: dict[str, Any], position: int, *, keeps_offsets: bool
+) -> None:
+    """Regression: with a group it started at `latest`, so no query read the records before that."""
+    start = replace(POLICY, default=StartingOffset.LATEST, **named, keeps_offsets=keeps_offsets)
+    asking = Asking(assigned(A, B), first_topics={"t"}, added={B}, start=start)
+    started = {"topic_started": keeps_offsets, "initial_partition_count": 2 if keeps_offsets else None}
+    asking.offsets.found = {B: replace(info(None, end=100), **started)}
+    asking.worker.run()
+    [(_, told)] = asking.told().values()
+    decided = decide_start(B, told, QueryInfo("q", "new", read_before=True), start)
+    assert decided.position == position
+    assert decided.note.initial_partition_count, "0 would count for other queries of the group"
+
+
+def test_a_partition_that_was_added_to_assign_starts_at_the_offset_of_the_group() -> None:
+    asking = Asking(assigned(A, B), first_topics={"t"}, added={B})
+    asking.offsets.found = {B: info(7)}
+    asking.worker.run()
+    assert asking.told()[B][1] == info(7)
 
 
 @pytest.mark.parametrize("started_by_others", [False, True], ids=["by nobody", "by a new query"])
