@@ -67,8 +67,8 @@ class GroupSettings:
     def topics_refresh_s(self) -> float:
         """The pause between two checks of the matching topics and their partitions, in seconds."""
         refresh_ms = int(value_of("topic.metadata.refresh.interval.ms", self.properties))
-        if "topic.metadata.refresh.interval.ms" not in self.properties:
-            # Users of Spark's own source set this property instead, some of them to 1 ms.
+        if "metadata.max.age.ms" in self.properties:
+            # Users of Spark's own source set this property, some of them to 1 ms.
             refresh_ms = min(refresh_ms, max(1000, int(value_of("metadata.max.age.ms", self.properties))))
         return refresh_ms / 1000
 

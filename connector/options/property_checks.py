@@ -41,6 +41,14 @@ def check_properties(properties: Mapping[str, str]) -> None:
             _check(row.key, row, properties[row.key])
             if row.another_name_of:
                 _check(row.key, row_of(row.another_name_of), properties[row.key])
+    if "group.instance.id" in properties and not properties["group.instance.id"].strip():
+        # librdkafka would join as a dynamic member, and this source takes each value for a static one.
+        raise OptionError(
+            "kafka.group.instance.id",
+            "it is blank.",
+            "Write a name of this query, which no other member of the group has. Or remove it, for a member whose "
+            "partitions move when it restarts.",
+        )
     if value_of("group.protocol", properties) == "consumer":
         for row in PROPERTIES:
             if row.classic_only and row.key in properties:

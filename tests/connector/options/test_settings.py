@@ -124,6 +124,8 @@ def test_a_missing_option_is_named_with_its_meaning(missing: str) -> None:
         ({"kafka.max.poll.interval.ms": "soon"}, "Option 'kafka.max.poll.interval.ms': 'soon' is not a whole number."),
         ({"kafka.max.poll.interval.ms": "1"}, "Option 'drainTimeoutMs': 1 ms is not below"),
         ({"kafka.max.poll.interval.ms": "0"}, "0 is out of range. Write a number of milliseconds from 1 to 86400000."),
+        ({"kafka.group.instance.id": ""}, "Option 'kafka.group.instance.id': it is blank. Write a name of this query"),
+        ({"kafka.group.instance.id": " "}, "Option 'kafka.group.instance.id': it is blank."),
         ({"kafka.topic.metadata.refresh.interval.ms": "30s"}, "'30s' is not a whole number."),
         ({"kafka.topic.metadata.refresh.interval.ms": "-1"}, "'-1' is not a whole number."),
         ({"kafka.max.partition.fetch.bytes": "1MB"}, "Option 'kafka.max.partition.fetch.bytes': '1MB' is not a whole"),
@@ -363,7 +365,9 @@ def test_a_start_of_a_partition_that_does_not_exist_is_refused() -> None:
         ({"kafka.metadata.max.age.ms": "1"}, 1),
         ({"kafka.metadata.max.age.ms": "5000"}, 5),
         ({"kafka.metadata.max.age.ms": "300000"}, 30),
-        ({"kafka.metadata.max.age.ms": "5000", "kafka.topic.metadata.refresh.interval.ms": "90000"}, 90),
+        ({"kafka.topic.metadata.refresh.interval.ms": "90000"}, 90),
+        ({"kafka.metadata.max.age.ms": "5000", "kafka.topic.metadata.refresh.interval.ms": "90000"}, 5),
+        ({"kafka.metadata.max.age.ms": "5000", "kafka.topic.metadata.refresh.interval.ms": "500"}, 0.5),
     ],
 )
 def test_how_often_to_look_for_topics_and_partitions(given: dict[str, str], seconds: float) -> None:
