@@ -6,7 +6,9 @@ Kafka.
 
 from __future__ import annotations
 
+import hashlib
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -20,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_kafka_group.columns.schema import spark_schema
 from pyspark_kafka_group.offsets.errors import ConfigurationError, OptionError
+from pyspark_kafka_group.offsets.redaction import is_secret
 from pyspark_kafka_group.options.settings import Settings, parse
 from pyspark_kafka_group.stream_reader import StreamReader
 
@@ -46,7 +49,8 @@ class KafkaGroupDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # Spark makes one instance for each load() and pickles it, so all sources of this load() have the same id.
+        # For batch reads.  Spark makes one instance for each load() and pickles it, so all planning processes of this
+        # load() have the same id.  Spark Connect may make one for each action.
         self._load = uuid.uuid4().hex
 
     @classmethod
@@ -93,7 +97,9 @@ class KafkaGroupDataSource(DataSource):
             If the user gave the stream a schema that is not the source's own.
         """
         settings = parse(self.options)
-        return _stream_reader()(settings, _typed(settings, schema), load=self._load)
+        # Deliberate: not the id of the instance.  Spark Connect makes an instance for each place where a query uses one
+        # load(), so only the options show that two sources read the same.
+        return _stream_reader()(settings, _typed(settings, schema), load=_fingerprint(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader that has not connected to the cluster yet.
@@ -165,6 +171,12 @@ class KafkaGroupDataSource(DataSource):
         """Return the option ``show``, the view of a group to read, if it is set."""
         shown = next((value for key, value in self.options.items() if key.lower() == "show"), None)
         return None if shown is None else shown.strip().lower()
+
+
+def _fingerprint(options: Mapping[str, str]) -> str:
+    """Return a text that is the same for equal options.  Secrets do not count, because files contain the text."""
+    shown = sorted((key.lower(), value) for key, value in options.items() if not is_secret(key))
+    return hashlib.sha256(repr(shown).encode()).hexdigest()
 
 
 def _stream_reader() -> type[StreamReader]:

@@ -62,7 +62,7 @@ class StreamReader(AcknowledgedOnArrival, DataSourceStreamReader):
     Attributes
     ----------
     joins_loads : bool
-        Whether two sources of one ``load()`` may read the same batches.
+        Whether two sources with the same options may read the same batches.
     patient : bool
         Whether the first batch also waits for partitions that other members may still give to this query.
 
@@ -73,7 +73,7 @@ class StreamReader(AcknowledgedOnArrival, DataSourceStreamReader):
     typed : TypedReading or None
         How keys and values are decoded; None if they stay bytes.
     load : str
-        The id of the ``load()``.  All sources that Spark makes of one ``load()`` have the same id.
+        Identifies the options.  All sources that Spark makes of one ``load()`` have the same one.
     """
 
     joins_loads = True

@@ -83,8 +83,8 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.not_blank,
         doc="The consumer group. Required in a stream, except with groupIdPrefix or assign. All queries with the same "
-        "group share the partitions of their topics. Two sources of one query that have the same group and topics read "
-        "the same batches.",
+        "group share the partitions of their topics. If a query has two load() of the same group and topics, they must "
+        "have the same options, and read the same batches.",
     ),
     Option(
         name="groupIdPrefix",

@@ -4,9 +4,10 @@ Each member would get only some of the partitions.  A join would silently miss p
 filters would miss records.  The two would also wait for each other, because Spark asks the sources of a query one after
 the other.  So only the first source, the *primary* one, joins the group:
 
-* A second source of the same ``load()`` is *secondary*: it reads the batches that the primary source plans.  Spark
-  makes one if a stream is joined with itself and neither side is renamed (4.3.0).
-* A second source of another ``load()`` is refused.
+* A second source with the same options is *secondary*: it reads the batches that the primary source plans.  Spark
+  makes one if a stream is joined with itself and neither side is renamed (4.3.0).  Spark Connect makes one for each
+  place where a query uses the stream.
+* A second source with other options is refused.
 
 Spark does not tell a source which query it belongs to.  But it creates all sources of a query before it asks one for a
 batch, and calls to the sources of one query never overlap.  When Spark asks a source for its first batch, the source
@@ -57,7 +58,7 @@ class Sources:
     settings : Settings
         The parsed options.
     load : str
-        Identifies the ``load()`` of this source.
+        Identifies the options of this source.
     created_at : float
         When Spark created this source, in seconds of the monotonic clock.
     joins : bool
@@ -82,7 +83,7 @@ class Sources:
 
     @property
     def expects_secondary(self) -> bool:
-        """Whether another source of the same ``load()`` waits for its first call."""
+        """Whether another source with the same options waits for its first call."""
         own = self._notes.own
         return any(
             other.load == own.load and other.first_at is None and own.may_be_in_one_query_with(other)
@@ -103,7 +104,7 @@ class Sources:
         Raises
         ------
         OptionError
-            If another ``load()`` of the same query reads the same topics in the same group.
+            If another source of the same query reads the same topics in the same group with other options.
         """
         first, notes = self._first_call and asked is not None, self._notes
         if self._first_call and not first:
@@ -188,16 +189,16 @@ class Sources:
             if other.load != own.load:
                 raise OptionError(
                     "kafka.group.id",
-                    f"two load() of this query read the same topics ({', '.join(shared)}) in the group {own.group!r}, "
-                    f"so each would get only some of the partitions.",
-                    "Use one load() for both, or give each load() a group of its own.",
+                    f"two load() of this query read the same topics ({', '.join(shared)}) in the group {own.group!r} "
+                    f"with different options, so each would get only some of the partitions.",
+                    "Give both the same options, or give each load() a group of its own.",
                 )
             if not self._joins:
                 raise OptionError(
                     "kafka.group.id",
-                    f"this query reads one load() of the group {own.group!r} twice, for example in a join of the "
-                    f"stream with itself. This is not supported with Spark 4.0 and 4.1.",
-                    "Use Spark 4.2 or newer, or a second load() with a group of its own.",
+                    f"this query has two equal sources of the group {own.group!r}, for example in a join of the stream "
+                    f"with itself. This is not supported with Spark 4.0 and 4.1.",
+                    "Use Spark 4.2 or newer, or a load() for each with a group of its own.",
                 )
             notes.write(primary=other.pid)
             # The primary source looks for this note in its next call.  If that call has just come, the source may have

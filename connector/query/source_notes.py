@@ -52,7 +52,7 @@ class Note(NamedTuple):
     pid, parent : int
         The ids of the source process and of Spark's JVM.
     load : str
-        The id of the ``load()`` of the source.
+        Identifies the options of the source.
     servers : list of str
         The option ``kafka.bootstrap.servers``.
     group : str
@@ -143,7 +143,7 @@ class Notes:
     settings : Settings
         The parsed options.
     load : str
-        The id of the ``load()``.
+        Identifies the options of the source.
     created_at : float
         When Spark created this source, in seconds of the monotonic clock.
     folder : Path, optional
@@ -224,7 +224,7 @@ class Notes:
     def _disable(self, problem: OSError) -> None:
         self.usable = False
         _log.warning(
-            "Cannot write to %s (%s). So the source cannot find a second load() of the same group and topics in this "
+            "Cannot write to %s (%s). So the source cannot find a second source of the same group and topics in this "
             "query: each of them would read only some of the partitions. Set TMPDIR to a folder that you may write to.",
             self._folder,
             problem,

@@ -1,4 +1,4 @@
-"""The schema that a user gives the source: a table in SQL needs one."""
+"""The schema that a user gives the source (a table in SQL needs one), and which sources read the same."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from pyspark_kafka_group.errors import ConfigurationError
 from pyspark_kafka_group.formats.ddl import struct_type
 from pyspark_kafka_group.source import KafkaGroupDataSource
+from pyspark_kafka_group.stream_reader import StreamReader
 
 OPTIONS = {"kafka.bootstrap.servers": "x:1", "kafka.group.id": "g"}
 RECORDS = {**OPTIONS, "subscribe": "t", "columns": "key,value,offset"}
@@ -33,3 +34,26 @@ def test_columns_of_other_types_are_refused_before_a_task_reads(options: dict[st
 def test_the_error_names_the_columns() -> None:
     with pytest.raises(ConfigurationError, match="these columns: key binary, value binary, offset bigint"):
         KafkaGroupDataSource(RECORDS).reader(struct_type("value STRING"))
+
+
+def stream(**options: str) -> StreamReader:
+    """Return the stream reader of a new instance, as Spark Connect makes it for each use of one ``load()``."""
+    source = KafkaGroupDataSource({**RECORDS, **options})
+    found = source.streamReader(source.schema())
+    assert isinstance(found, StreamReader)
+    return found
+
+
+def test_equal_streams_of_one_query_are_one_load() -> None:
+    """Regression: with Spark Connect, the union of a stream with itself was refused as two load() of one group."""
+    one = stream()._load
+    assert stream()._load == one
+    assert stream(startingOffsets="earliest")._load != one
+    login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "etl"}
+    assert stream(**login, **{"kafka.sasl.password": "a"})._load == stream(**login, **{"kafka.sasl.password": "b"})._load
+
+
+def test_each_batch_load_has_a_plan_of_its_own() -> None:
+    """A second `load()` reads the newest records."""
+    one, two = (KafkaGroupDataSource(RECORDS) for _ in range(2))
+    assert one._load != two._load
