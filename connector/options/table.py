@@ -214,8 +214,8 @@ OPTIONS: tuple[Option, ...] = (
         parse=parsers.count,
         batch=Use.IGNORED,
         doc="A batch waits until there are this many offsets to read, or until maxTriggerDelay has passed. At most "
-        "maxOffsetsPerTrigger. Meanwhile the query commits finished batches and hands partitions over. The first batch "
-        "after a start does not wait, and availableNow reads everything.",
+        "maxOffsetsPerTrigger. Meanwhile the query commits finished batches and hands partitions over. If there is "
+        "anything to read at the start, the first batch does not wait. availableNow reads everything.",
     ),
     Option(
         name="maxTriggerDelay",
@@ -241,7 +241,7 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.count,
         doc="The approximate minimum number of tasks in a batch: the source splits large ranges, in proportion to "
-        "their size. Ranges share a task (minRecordsPerTask) only if this many tasks remain.",
+        "their size. Ranges share a task (minRecordsPerTask) only if about this many tasks remain.",
     ),
     Option(
         name="maxRecordsPerPartition",

@@ -25,7 +25,7 @@ class BatchDelay:
         self._min_offsets = min_offsets
         self._max_delay_s = max_delay_s
         self._clock = clock
-        self._last: float | None = None  # None: the first batch does not wait
+        self._last: float | None = None  # None: the first poll does not wait
 
     def switch_off(self) -> None:
         """Hold no batch back."""
