@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.options import parsers
 from pyspark_kafka_group.options.option import Option, check_required, parse_options
 from pyspark_kafka_group.options.parsers import MalformedError
@@ -126,6 +127,8 @@ WRITE_OPTIONS: tuple[Option, ...] = (
     ),
 )
 
+_ONLY_EXACTLY_ONCE = ("transactionalIdPrefix", "acceptBatch")
+
 # Spark passes these options of its own to the sink.
 _OF_SPARK = frozenset(
     {"checkpointlocation", "queryname", "asyncprogresstrackingenabled", "asyncprogresstrackingcheckpointintervalms"}
@@ -150,6 +153,11 @@ def parse_write_options(options: Mapping[str, str]) -> WriterSettings:
     )
     check_required(parsed, WRITE_OPTIONS)
     delivery: Delivery = parsed["delivery"]
+    for name in _ONLY_EXACTLY_ONCE:
+        if name in parsed and delivery is not Delivery.EXACTLY_ONCE:
+            raise OptionError(
+                name, "it changes nothing without delivery=exactly-once.", "Set delivery=exactly-once, or remove it."
+            )
     properties = {**parsed.properties, "bootstrap.servers": parsed["kafka.bootstrap.servers"]}
     check_producer_properties(properties, exactly_once=delivery is Delivery.EXACTLY_ONCE)
     return WriterSettings(

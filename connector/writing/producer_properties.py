@@ -84,8 +84,8 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         # The default of Java's producer; librdkafka's own default is 5 minutes.
         usual="120000",
         doc="The longest time to write a batch of records, from the first attempt on, with all retries; after that its "
-        "task fails. If the cluster is not reachable, the error comes after this time. At most "
-        "kafka.transaction.timeout.ms; 0 waits for ever.",
+        "task fails. If the cluster is not reachable, the error comes after this time. With `delivery=exactly-once` at "
+        "most kafka.transaction.timeout.ms. 0 waits for ever.",
     ),
     ProducerProperty(
         key="max.block.ms",
@@ -186,6 +186,22 @@ def check_producer_properties(properties: Mapping[str, str], *, exactly_once: bo
             raise OptionError(option, f"{value!r} is not a whole number.", "Write a number such as 60000.")
         if row.called in properties:
             raise OptionError(option, f"it means the same as kafka.{row.called}, which is also set.", "Remove one.")
+    if exactly_once:
+        _check_delivery_timeout(properties)
+
+
+def _check_delivery_timeout(properties: Mapping[str, str]) -> None:
+    """Refuse to wait longer for a record than its transaction may stay open."""
+    limit_ms = transaction_timeout_ms(properties)
+    for key in ("delivery.timeout.ms", "message.timeout.ms"):
+        given = properties.get(key, "").strip()
+        if given.isdecimal() and int(given) > limit_ms:
+            raise OptionError(
+                f"kafka.{key}",
+                f"{given} ms is more than kafka.transaction.timeout.ms ({limit_ms} ms), after which the broker aborts "
+                f"the transaction of the record.",
+                "Lower it, or raise kafka.transaction.timeout.ms.",
+            )
 
 
 def transaction_timeout_ms(properties: Mapping[str, str]) -> int:

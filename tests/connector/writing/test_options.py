@@ -91,9 +91,10 @@ def test_options_are_parsed() -> None:
     )
     assert parse_write_options(REQUIRED).topic is None
     assert (found.transactional_id_prefix, found.accept_batch) == ("kafka-group-sink-", None)
-    found = parse_write_options({**REQUIRED, "transactionalIdPrefix": "a-", "acceptBatch": " 12 "})
+    once = {**REQUIRED, "delivery": "exactly-once"}
+    found = parse_write_options({**once, "transactionalIdPrefix": "a-", "acceptBatch": " 12 "})
     assert (found.transactional_id_prefix, found.accept_batch) == ("a-", 12)
-    assert parse_write_options({**REQUIRED, "acceptBatch": "fewerrows"}).accept_batch == FEWER_ROWS
+    assert parse_write_options({**once, "acceptBatch": "fewerrows"}).accept_batch == FEWER_ROWS
 
 
 def test_how_long_a_transaction_may_be_open() -> None:
@@ -107,6 +108,23 @@ def test_how_long_a_transaction_may_be_open() -> None:
         ({"kafka.bootstrap.servers": " "}, "'kafka.bootstrap.servers': it is empty."),
         ({"acceptBatch": "-1"}, "'acceptBatch': '-1' is neither the number of a batch nor fewerRows."),
         ({"transactionalIdPrefix": " "}, "'transactionalIdPrefix': it is empty."),
+        (
+            {"transactionalIdPrefix": "a-"},
+            "'transactionalIdPrefix': it changes nothing without delivery=exactly-once. Set delivery=exactly-once, or",
+        ),
+        (
+            {"acceptBatch": "1", "delivery": "at-least-once"},
+            "'acceptBatch': it changes nothing without delivery=exactly-once.",
+        ),
+        (
+            {"delivery": "exactly-once", "kafka.delivery.timeout.ms": "900001"},
+            "'kafka.delivery.timeout.ms': 900001 ms is more than kafka.transaction.timeout.ms (900000 ms), after which",
+        ),
+        (
+            {"delivery": "exactly-once", "kafka.message.timeout.ms": "9", "kafka.transaction.timeout.ms": "8"},
+            "'kafka.message.timeout.ms': 9 ms is more than kafka.transaction.timeout.ms (8 ms), after which the broker "
+            "aborts the transaction of the record. Lower it, or raise kafka.transaction.timeout.ms.",
+        ),
         ({"topic": ""}, "'topic': it is empty."),
         ({"topics": "t"}, "'topics': it is not an option of this sink. Did you mean 'topic'?"),
         ({"subscribe": "t"}, "'subscribe': it is not an option of this sink."),
@@ -130,6 +148,13 @@ def test_what_does_not_work_names_the_option_and_the_remedy(options: dict[str, s
     with pytest.raises(OptionError) as raised:
         parse_write_options({**REQUIRED, **options})
     assert text in str(raised.value)
+
+
+@pytest.mark.parametrize("delivery", [{"delivery": "exactly-once"}, {}], ids=["exactly once", "at least once"])
+def test_delivery_may_take_as_long_as_the_transaction_if_there_is_one(delivery: dict[str, str]) -> None:
+    parse_write_options({**REQUIRED, **delivery, "kafka.delivery.timeout.ms": "900000"})
+    parse_write_options({**REQUIRED, **delivery, "kafka.delivery.timeout.ms": "0"})
+    parse_write_options({**REQUIRED, "kafka.delivery.timeout.ms": "900001"})
 
 
 def test_passwords_are_not_shown() -> None:
