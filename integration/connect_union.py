@@ -1,7 +1,8 @@
 """A client of Spark Connect that reads one stream twice in a query, for a test.
 
-The arguments are the server's address, and a JSON file with the options of the source and the folders.  The query writes
-the rows of both sides as Parquet.  Spark Connect applies to a whole process, so this program is a process of its own.
+The arguments are the server's address, and a JSON file with the options of the source and the folders.  The query
+writes the rows of both sides as Parquet.  Spark Connect applies to a whole process, so this program is a process of its
+own.
 """
 
 from __future__ import annotations

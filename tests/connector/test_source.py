@@ -50,7 +50,8 @@ def test_equal_streams_of_one_query_are_one_load() -> None:
     assert stream()._load == one
     assert stream(startingOffsets="earliest")._load != one
     login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "etl"}
-    assert stream(**login, **{"kafka.sasl.password": "a"})._load == stream(**login, **{"kafka.sasl.password": "b"})._load
+    old, new = (stream(**login, **{"kafka.sasl.password": password}) for password in "ab")
+    assert old._load == new._load
 
 
 def test_each_batch_load_has_a_plan_of_its_own() -> None:

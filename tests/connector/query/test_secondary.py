@@ -217,14 +217,17 @@ def test_a_trigger_that_runs_once_is_not_wasted(source: Callable[..., FakeQuery]
     assert not first.begins_empty
 
 
-def test_a_second_load_of_the_same_group_and_topics_with_other_options_is_refused(source: Callable[..., FakeQuery]) -> None:
+def test_a_second_load_of_the_same_group_and_topics_with_other_options_is_refused(
+    source: Callable[..., FakeQuery],
+) -> None:
     first, second = source(subscribe="orders,payments"), source(load="two")
     plan(first, INITIAL, end(1))
     with pytest.raises(OptionError) as refused:
         second.latest_offset(INITIAL, None)
     assert str(refused.value) == (
         "Option 'kafka.group.id': two load() of this query read the same topics (orders) in the group 'etl' with "
-        "different options, so each would get only some of the partitions. Give both the same options, or give each load() a group of its own."
+        "different options, so each would get only some of the partitions. Give both the same options, or give each "
+        "load() a group of its own."
     )
 
 
