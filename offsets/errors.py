@@ -196,6 +196,22 @@ class DataLossError(DataError):
         )
 
     @classmethod
+    def of_start(cls, *, topic: str, partition: int, offset: int, log_start: int, log_end: int) -> DataLossError:
+        """Return the error for an offset of ``startingOffsets`` that the log does not have."""
+        below = offset < log_start
+        return cls.with_message(
+            f"{topic}-{partition}: the option 'startingOffsets' names the offset {offset}, but the log has "
+            f"[{log_start}, {log_end}). Correct the offset, or set failOnDataLoss=false to start at the nearest one "
+            f"that exists.",
+            topic=topic,
+            partition=partition,
+            lost_from=offset if below else log_end,
+            lost_until=log_start if below else offset,
+            log_start=log_start,
+            log_end=log_end,
+        )
+
+    @classmethod
     def of_recreated(cls, *, topic: str, partition: int, finished: int | None, log_end: int) -> DataLossError:
         """Return the error for a topic that was deleted and created again."""
         unread = "that this query had not read" if finished is None else f"from offset {finished} on"

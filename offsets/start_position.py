@@ -147,7 +147,7 @@ def decide_start(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
         check_age(tp, committed, query, group_id=policy.group_id)
     found = _of_this_log(tp, info, query, policy)
     found = _not_truncated(tp, info, found, policy)
-    start = _inside_the_log(tp, info, _wanted(tp, info, found, query, policy), policy)
+    start = _inside_the_log(tp, info, _wanted(tp, info, found, query, policy), policy, known=found)
     return _with_logged_batch(tp, info, start, query.logged, policy)
 
 
@@ -454,7 +454,9 @@ def _end_at_time(tp: TopicPartition, info: PartitionInfo, policy: StartPolicy, t
     raise NoOffsetAtTimeError(topic=tp.topic, partition=tp.partition, time_ms=time_ms, option=option)
 
 
-def _inside_the_log(tp: TopicPartition, info: PartitionInfo, start: Start, policy: StartPolicy) -> Start:
+def _inside_the_log(
+    tp: TopicPartition, info: PartitionInfo, start: Start, policy: StartPolicy, *, known: _Evidence
+) -> Start:
     wanted = start.position
     if info.log_start <= wanted <= info.high_watermark:
         return replace(start, leader_epoch=info.leader_epoch)
@@ -463,6 +465,14 @@ def _inside_the_log(tp: TopicPartition, info: PartitionInfo, start: Start, polic
     else:
         lost, nearest = (info.high_watermark, wanted), info.log_end
     if policy.fail_on_data_loss:
+        if known.processed is None and known.committed is None:  # then only the user's offset can be outside
+            raise DataLossError.of_start(
+                topic=tp.topic,
+                partition=tp.partition,
+                offset=wanted,
+                log_start=info.log_start,
+                log_end=info.high_watermark,
+            )
         raise _data_loss(tp, info, lost)
     return replace(
         start,

@@ -347,6 +347,7 @@ _EXAMPLES = [
     errors.UnknownTopicError(["orders"]),
     errors.MissingDependencyError("confluent_kafka", "/usr/bin/python3"),
     errors.DataLossError(**_TP, lost_from=5, lost_until=9, log_start=9, log_end=20),
+    errors.DataLossError.of_start(**_TP, offset=9, log_start=0, log_end=5),
     errors.DataLossError.of_recreated(**_TP, finished=9, log_end=4),
     errors.DataLossError.of_recreated_bookmark("orders", "etl"),
     errors.DataLossError.of_deleted(["orders"]),

@@ -109,6 +109,11 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
         "offsets now. Set failOnDataLoss=false to resume at the nearest offset that exists.",
     ),
     (
+        errors.DataLossError.of_start(topic="orders", partition=3, offset=9, log_start=0, log_end=5),
+        "orders-3: the option 'startingOffsets' names the offset 9, but the log has [0, 5). Correct the offset, or set "
+        "failOnDataLoss=false to start at the nearest one that exists.",
+    ),
+    (
         errors.DataLossError.of_recreated(topic="orders", partition=3, finished=9, log_end=4),
         "orders-3: the topic was deleted and created again. The records of the old topic from offset 9 on are lost. "
         "The offsets of the group and of the checkpoint do not belong to the new topic. Set failOnDataLoss=false to "

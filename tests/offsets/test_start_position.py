@@ -863,11 +863,20 @@ def test_committed_offset_beyond_the_log_is_lowered_to_its_end_and_nothing_below
     assert (start.committed, start.durable_first) == (None, True)
 
 
-def test_explicit_offset_outside_the_log_is_judged_like_any_other() -> None:
-    with pytest.raises(DataLossError):
-        decide(policy=explicit(5))
-    with pytest.raises(DataLossError):
-        decide(policy=explicit(101))
+@pytest.mark.parametrize(("offset", "lost"), [(5, (5, 10)), (101, (100, 101))])
+def test_explicit_offset_outside_the_log_is_an_error_that_names_the_option(offset: int, lost: tuple[int, int]) -> None:
+    """Regression: the error spoke of retention, or of a truncated log."""
+    wrong = rf"t-1: the option 'startingOffsets' names the offset {offset}, but the log has \[10, 100\)\."
+    with pytest.raises(DataLossError, match=wrong) as found:
+        decide(policy=explicit(offset))
+    assert (found.value.lost_from, found.value.lost_until) == lost
+
+
+def test_offset_outside_the_log_that_the_query_or_the_group_knows_is_none_of_the_option() -> None:
+    for committed, finished in ((5, None), (None, 5), (101, None), (101, 101)):
+        policy = replace(explicit(101), on_rewind=RewindPolicy.CHECKPOINT)
+        with pytest.raises(DataLossError, match=r"retention|truncated"):
+            decide(committed, finished=finished, policy=policy)
 
 
 @pytest.mark.parametrize("wanted", [101, 5000, 2**63 - 1])
