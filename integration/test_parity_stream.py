@@ -311,3 +311,17 @@ def test_assigned_partitions_with_a_group(
     assert f"the group '{group}' has members, and accepts offsets only from them" in both.ours.failure(**mine)
     member.stop()
     wait_for(lambda: not members(kafka.bootstrap_servers, group), "the member has left")
+
+
+def test_a_partition_that_is_added_to_assign_is_read_from_its_beginning_also_with_a_group(
+    kafka: Kafka, topic: TopicFactory, both: Both, group: str
+) -> None:
+    """Regression: it started at `latest`, unlike without a group and with Spark's own source."""
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 4, 1: 4})
+    some = {"assign": json.dumps({name: [1]}), "kafka.group.id": group, "startingOffsets": "latest"}
+    assert both.ours.run("kept", **some) == []
+    produce(kafka.bootstrap_servers, name, {1: 2})
+    assert [len(rows) for _, rows in both.ours.run("kept", **some)] == [2]
+    more = {**some, "assign": json.dumps({name: [0, 1]})}
+    assert [len(rows) for _, rows in both.ours.run("kept", **more)] == [4]
