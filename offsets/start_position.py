@@ -27,8 +27,9 @@ no C, no H: the group starts this topic               ``startingTimestamp``, or
                                                       ``startingOffsets``, committed at once, so that
                                                       a later owner does not decide again
 no C, no H: the partition was added to a topic that   its beginning
-the group has started before, or the topic was
-created again, or the group had lost its offsets
+the group has started before, or to ``assign``, or the
+topic was created again, or the group had lost its
+offsets
 H, and the group keeps no offsets (``assign``         H
 without ``kafka.group.id``)
 a log whose leader epochs have gone back, and that     nowhere (``failOnDataLoss``), or its beginning
