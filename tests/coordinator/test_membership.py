@@ -82,6 +82,7 @@ def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
         pattern: str | None = None,
         default: StartingOffset = StartingOffset.EARLIEST,
         assigned: tuple[TopicPartition, ...] = (),
+        keeps_offsets: bool | None = None,
         **properties: str,
     ) -> Membership:
         settings = GroupSettings(
@@ -98,7 +99,11 @@ def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
             drain_timeout_s=20.0,
             read_committed=True,
             start=StartPolicy(
-                group_id="etl", default=default, explicit={}, fail_on_data_loss=True, keeps_offsets=not assigned
+                group_id="etl",
+                default=default,
+                explicit={},
+                fail_on_data_loss=True,
+                keeps_offsets=not assigned if keeps_offsets is None else keeps_offsets,
             ),
         )
         membership = Membership(
@@ -498,6 +503,22 @@ def test_partitions_without_a_group_are_read_from_brokers_that_know_no_ends_of_l
     assert membership.wait_for_assignment(PATIENCE_S)
     assert membership.wait_until(lambda state: bool(state.plannable()), PATIENCE_S)
     assert membership.state.plannable().keys() == {MINE}
+
+
+def test_a_partition_that_is_added_to_assign_is_read_from_its_beginning_also_with_a_group(member: Member) -> None:
+    """Regression: it started at `latest`."""
+    first, added = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    run = member("one", assigned=(first,), keeps_offsets=True)
+    assert run.wait_for_assignment(PATIENCE_S)
+    end = plan(run, 5)
+    run.finish(end)
+    assert run.wait_until(lambda state: not state.uncommitted, PATIENCE_S)
+    run.begin_stop(5.0)
+    run.join(10.0)
+    run = member("one", start=end, assigned=(first, added), keeps_offsets=True, default=StartingOffset.LATEST)
+    assert run.wait_for_assignment(PATIENCE_S)
+    assert run.wait_until(lambda state: len(state.plannable()) == 2, PATIENCE_S)
+    assert {tp: p.offset for tp, p in run.state.plannable().items()} == {first: 5, added: 0}
 
 
 @pytest.mark.parametrize("keeps_offsets", [True, False])
