@@ -78,7 +78,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             busy = {"servers": kafka.bootstrap_servers, "topic": topic, "group": group, "protocol": protocol}
             with _busy(**busy, members=_OTHER_MEMBERS, per_second=args.per_second) as tell, _signals_restored():
                 tell(f"members {args.partitions}")
-                own = _settled(starter)
+                own = _settled(starter, args.partitions // (_OTHER_MEMBERS + 1))
                 others = [n for n in range(args.partitions) if TopicPartition(topic, n) not in own]
                 if len(others) < args.producers:
                     raise RuntimeError(f"{len(others)} partitions are left for {args.producers} producers")
@@ -146,12 +146,12 @@ class _Starter:
         return bool(self.requests.committed(self.group, partitions, require_stable=True).failed)
 
 
-def _settled(starter: _Starter) -> frozenset[TopicPartition]:
-    """Start the member until it gets the same partitions as before, and return them."""
+def _settled(starter: _Starter, share: int) -> frozenset[TopicPartition]:
+    """Start the member until it gets the same full share as before, and return its partitions."""
     own = starter.start().partitions  # waits for a rebalance, and commits the start of its partitions
     for _ in range(_MOST_STARTS):
         before, own = own, starter.start().partitions
-        if own == before:
+        if own == before and len(own) == share:
             return own
     raise RuntimeError(f"the group still moves partitions after {_MOST_STARTS} starts")
 
