@@ -354,7 +354,7 @@ def test_a_partition_that_was_added_to_assign_starts_at_its_beginning_unless_the
     """Regression: with a group it started at `latest`, so no query read the records before that."""
     start = replace(POLICY, default=StartingOffset.LATEST, **named, keeps_offsets=keeps_offsets)
     asking = Asking(assigned(A, B), first_topics={"t"}, added={B}, start=start)
-    started = {"topic_started": keeps_offsets, "initial_partition_count": 2 if keeps_offsets else None}
+    started: dict[str, Any] = {"topic_started": keeps_offsets, "initial_partition_count": 2 if keeps_offsets else None}
     asking.offsets.found = {B: replace(info(None, end=100), **started)}
     asking.worker.run()
     [(_, told)] = asking.told().values()
