@@ -150,6 +150,7 @@ INSTEAD: dict[tuple[str, str], dict[str, str | None]] = {
         "enable.metrics.push": "false",
         "heartbeat.interval.ms": "200",
         "isolation.level": "read_committed",
+        "topic.metadata.refresh.interval.ms": "8000",
     },
     ("RICH", "producer"): {"socket.timeout.ms": "10100"},
     ("RICH", "reader"): {"allow.auto.create.topics": "false"},
