@@ -73,8 +73,8 @@ def test_records_come_from_the_replica_in_the_rack_of_the_reader(
         connection.port = address.port
         connect(connection, address, *args, **more)
 
-    def requesting(connection: Any, api: int, *args: Any) -> Any:
-        answer = request(connection, api, *args)
+    def requesting(connection: Any, api: int, *args: Any, **more: Any) -> Any:
+        answer = request(connection, api, *args, **more)
         if api == protocol.FETCH:
             answered[connection.port] += len(answer.data)
         return answer
