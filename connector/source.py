@@ -99,7 +99,7 @@ class KafkaGroupDataSource(DataSource):
         settings = parse(self.options)
         # Deliberate: not the id of the instance.  Spark Connect makes an instance for each place where a query uses one
         # load(), so only the options show that two sources read the same.
-        return _stream_reader()(settings, _typed(settings, schema), load=_fingerprint(self.options))
+        return _stream_reader()(settings, _typed(settings, schema), fingerprint=_fingerprint(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader that has not connected to the cluster yet.

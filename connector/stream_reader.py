@@ -61,7 +61,7 @@ class StreamReader(AcknowledgedOnArrival, DataSourceStreamReader):
 
     Attributes
     ----------
-    joins_loads : bool
+    joins_sources : bool
         Whether two sources with the same options may read the same batches.
     patient : bool
         Whether the first batch also waits for partitions that other members may still give to this query.
@@ -72,17 +72,17 @@ class StreamReader(AcknowledgedOnArrival, DataSourceStreamReader):
         The parsed options.
     typed : TypedReading or None
         How keys and values are decoded; None if they stay bytes.
-    load : str
+    fingerprint : str
         Identifies the options.  All sources that Spark makes of one ``load()`` have the same one.
     """
 
-    joins_loads = True
+    joins_sources = True
     patient = False
 
-    def __init__(self, settings: Settings, typed: TypedReading | None = None, *, load: str = "") -> None:
+    def __init__(self, settings: Settings, typed: TypedReading | None = None, *, fingerprint: str = "") -> None:
         self._settings = settings
         self._typed = typed
-        self._load = load
+        self._fingerprint = fingerprint
         self._created_at = time.monotonic()  # before Spark calls any source of the query
         self._query: Query | None = None
         self._in_call = False
@@ -130,7 +130,7 @@ class StreamReader(AcknowledgedOnArrival, DataSourceStreamReader):
             from pyspark_kafka_group.query.secondary import Sources
 
             prepare_source_process(self._interrupt, self.stop)
-            sources = Sources(self._settings, self._load, self._created_at, joins=self.joins_loads)
+            sources = Sources(self._settings, self._fingerprint, self._created_at, joins=self.joins_sources)
             self._query = Query(self._settings, sources, patient=self.patient)
         self._query.check_running()
         self._in_call = True

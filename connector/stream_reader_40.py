@@ -26,7 +26,7 @@ class OlderStreamReader(StreamReader):
 
     # Deliberate: Spark does not announce all sources of a query before it asks the first one for a batch.  A source
     # that wrongly followed one of another query would find that out only after it had read that query's records.
-    joins_loads = False
+    joins_sources = False
 
     # Deliberate: with every trigger.  A run with availableNow or once looks like any other here.  It has one batch, and
     # would end without a record if other members had not given partitions back by then.  A continuous query loses
@@ -34,10 +34,10 @@ class OlderStreamReader(StreamReader):
     # for a minute.  But its Python workers start only then, and other sources of the same query wait with it.
     patient = True
 
-    def __init__(self, settings: Settings, typed: TypedReading | None = None, *, load: str = "") -> None:
+    def __init__(self, settings: Settings, typed: TypedReading | None = None, *, fingerprint: str = "") -> None:
         # Deliberate: no warm-up.  A trigger that runs once looks like any other here, and would run only the empty
         # batch.
-        super().__init__(replace(settings, warm_up=False), typed, load=load)
+        super().__init__(replace(settings, warm_up=False), typed, fingerprint=fingerprint)
         self._order = CallOrder()
 
     # Spark makes a new process for each run of a query, and unpickles the reader there or makes it anew.  So the order

@@ -57,7 +57,7 @@ class Sources:
     ----------
     settings : Settings
         The parsed options.
-    load : str
+    fingerprint : str
         Identifies the options of this source.
     created_at : float
         When Spark created this source, in seconds of the monotonic clock.
@@ -68,9 +68,9 @@ class Sources:
     """
 
     def __init__(
-        self, settings: Settings, load: str, created_at: float, *, joins: bool = True, folder: Path | None = None
+        self, settings: Settings, fingerprint: str, created_at: float, *, joins: bool = True, folder: Path | None = None
     ) -> None:
-        self._notes = Notes(settings, load, created_at, folder)
+        self._notes = Notes(settings, fingerprint, created_at, folder)
         self._joins = joins
         self._first_call = True
         self._unsure_calls = _UNSURE_CALLS
@@ -86,7 +86,7 @@ class Sources:
         """Whether another source with the same options waits for its first call."""
         own = self._notes.own
         return any(
-            other.load == own.load and other.first_at is None and own.may_be_in_one_query_with(other)
+            other.fingerprint == own.fingerprint and other.first_at is None and own.may_be_in_one_query_with(other)
             for other in self._notes.others()
         )
 
@@ -186,7 +186,7 @@ class Sources:
                 continue
             if not self._stays_silent(other, _SILENCE_S if own.query_id is None else _NEXT_SILENCE_S):
                 continue
-            if other.load != own.load:
+            if other.fingerprint != own.fingerprint:
                 raise OptionError(
                     "kafka.group.id",
                     f"two load() of this query read the same topics ({', '.join(shared)}) in the group {own.group!r} "

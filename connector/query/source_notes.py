@@ -51,7 +51,7 @@ class Note(NamedTuple):
     ----------
     pid, parent : int
         The ids of the source process and of Spark's JVM.
-    load : str
+    fingerprint : str
         Identifies the options of the source.
     servers : list of str
         The option ``kafka.bootstrap.servers``.
@@ -83,7 +83,7 @@ class Note(NamedTuple):
 
     pid: int
     parent: int
-    load: str
+    fingerprint: str
     servers: list[str]
     group: str
     topics: list[str]
@@ -142,7 +142,7 @@ class Notes:
     ----------
     settings : Settings
         The parsed options.
-    load : str
+    fingerprint : str
         Identifies the options of the source.
     created_at : float
         When Spark created this source, in seconds of the monotonic clock.
@@ -157,14 +157,14 @@ class Notes:
         Whether this source can leave notes.
     """
 
-    def __init__(self, settings: Settings, load: str, created_at: float, folder: Path | None = None) -> None:
+    def __init__(self, settings: Settings, fingerprint: str, created_at: float, folder: Path | None = None) -> None:
         group = settings.group
         self._folder = folder or Path(tempfile.gettempdir()) / f"kafka-group-sources-{os.getuid()}{_pid_namespace()}"
         self.usable = True
         self.own = Note(
             pid=os.getpid(),
             parent=os.getppid(),
-            load=load,
+            fingerprint=fingerprint,
             servers=sorted(name.strip() for name in group.properties["bootstrap.servers"].split(",")),
             # If the user has named no group, each source has a group of its own, or none, and reads everything.
             group=f"{group.group_id}-{os.getpid()}" if group.made_up else group.group_id,

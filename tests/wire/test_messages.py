@@ -32,10 +32,11 @@ from pyspark_kafka_group.wire.types import (
     UnsupportedVersionError,
 )
 from tests.wire import answers
-from tests.wire.fake_broker import FakeBroker
+from tests.wire.fake_broker import HANG_UP, FakeBroker
 
 THERE = Address("there", 9092)
 TP = TopicPartition("t", 0)
+TOPIC = TopicMetadata("t", 0, None, (PartitionMetadata(0, 0, 1, 3),))
 
 
 def log_ends(response: Reader) -> object:
@@ -90,6 +91,19 @@ def test_partitions_without_a_leader_are_told_from_unknown_ones(broker: FakeBrok
     partitions = (PartitionMetadata(0, 0, 1, 3), PartitionMetadata(1, 0, 2, 3), PartitionMetadata(2, 5, -1, 3))
     topics = (TopicMetadata("t", 0, None, partitions), TopicMetadata("u", 3, None, ()), TopicMetadata("v", 5, None, ()))
     assert leaders(broker, *topics) == {("t", 0): THERE, ("t", 1): None, ("t", 2): None}
+
+
+def test_another_broker_is_asked_if_one_hangs_up_instead_of_an_answer(broker: FakeBroker) -> None:
+    """Regression: only a refused connection led to the next one."""
+    ending = FakeBroker()
+    ending.answers[Metadata.api.key] = HANG_UP
+    broker.answers[Metadata.api.key] = answers.metadata(ClusterMetadata({1: THERE}, (TOPIC,)))
+
+    def connect(address: Address) -> BrokerConnection:
+        return BrokerConnection(address, "me", 5.0, Security(), needed=())
+
+    assert find_leaders([TP], [ending.address, broker.address], connect) == {TP: THERE}
+    ending.close()
 
 
 def test_a_topic_that_the_user_may_not_know_is_no_unknown_one(broker: FakeBroker) -> None:

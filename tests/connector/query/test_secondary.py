@@ -26,7 +26,7 @@ Json = dict[str, Any]
 FIRST = Note(
     pid=1,
     parent=7,
-    load="one",
+    fingerprint="one",
     servers=["a:1"],
     group="etl",
     topics=["orders", "payments"],
@@ -220,7 +220,7 @@ def test_a_trigger_that_runs_once_is_not_wasted(source: Callable[..., FakeQuery]
 def test_a_second_load_of_the_same_group_and_topics_with_other_options_is_refused(
     source: Callable[..., FakeQuery],
 ) -> None:
-    first, second = source(subscribe="orders,payments"), source(load="two")
+    first, second = source(subscribe="orders,payments"), source(fingerprint="two")
     plan(first, INITIAL, end(1))
     with pytest.raises(OptionError) as refused:
         second.latest_offset(INITIAL, None)
@@ -231,12 +231,12 @@ def test_a_second_load_of_the_same_group_and_topics_with_other_options_is_refuse
     )
 
 
-@pytest.mark.parametrize("load", ["one", "two"])
+@pytest.mark.parametrize("fingerprint", ["one", "two"])
 def test_a_source_that_spark_calls_meanwhile_belongs_to_another_query(
-    source: Callable[..., FakeQuery], load: str
+    source: Callable[..., FakeQuery], fingerprint: str
 ) -> None:
     """Two queries start at the same time.  Regression: with other options, the second one ended with an error."""
-    first, second = source(), source(load=load)
+    first, second = source(), source(fingerprint=fingerprint)
     plan(first, INITIAL, end(1))
     batch_begins = Timer(0.1, lambda: first.running_ranges(INITIAL, end(1)))
     batch_begins.start()

@@ -429,7 +429,7 @@ def test_a_response_that_arrives_slowly_is_not_taken_for_silence(monkeypatch: py
     """Regression: librdkafka took over, and downloaded it once more."""
     monkeypatch.setattr(direct_client, "_PATIENCE_S", 0.1)
     cluster = log_of(5)
-    cluster.download_s = 0.6
+    cluster.download_s = 1.5
     with reader(cluster) as client:
         read = Reading(client, 5)
     assert read.directly
