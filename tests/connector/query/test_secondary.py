@@ -78,13 +78,13 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     pids = iter(range(900_000, 900_100))
     monkeypatch.setattr(source_notes, "runs", lambda _pid: True)
 
-    def make(load: str = "one", *, joins: bool = True, **options: str) -> FakeQuery:
+    def make(fingerprint: str = "one", *, joins: bool = True, **options: str) -> FakeQuery:
         default = {"kafka.bootstrap.servers": "a:1", "kafka.group.id": "etl", "subscribe": "orders", **options}
         given = {key: value for key, value in default.items() if value}
         with monkeypatch.context() as patch:
             pid = next(pids)
             patch.setattr(os, "getpid", lambda: pid)
-            sources = Sources(parse(given), load, time.monotonic(), joins=joins, folder=tmp_path)
+            sources = Sources(parse(given), fingerprint, time.monotonic(), joins=joins, folder=tmp_path)
             made.append(FakeQuery(parse(given), sources))
             return made[-1]
 
