@@ -1,4 +1,4 @@
-"""A description of the machine of a benchmark, without names of hosts, users or folders."""
+"""A description of the machine and the commit of a benchmark, without names of hosts, users or folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark_kafka_group.testing.pinned_jars import KAFKA_VERSION
 
 
 def describe() -> dict[str, Any]:
-    """Return processor, memory, operating system, and the versions of all components."""
+    """Return processor, memory, operating system, the versions of all components, and our commit."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
@@ -31,7 +31,15 @@ def describe() -> dict[str, Any]:
         "confluent-kafka": version("confluent-kafka"),
         "pyspark-kafka-group": version("pyspark-kafka-group"),
         "kafka": KAFKA_VERSION,
+        "commit": _commit(),
     }
+
+
+def _commit() -> str:
+    # "dirty" tells of changes that are in no commit.
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
 
 
 def _cpu_model() -> str:
