@@ -1,19 +1,21 @@
-"""The offset that Spark logs for each batch: one canonical JSON, format version 1.
+"""The offset that Spark logs for each batch: one canonical JSON, format version 2.
 
 .. code-block:: json
 
-    {"version": 1, "query": "6f2c...", "topics": {
-        "orders": {"<topic id>": {"<lineage>": {"0": [100, 250, 4], "1": [7, 7]}}}}}
+    {"version": 2, "query": "6f2c...", "topics": {
+        "orders": {"<topic id>": {"<lineage>": {"0": [250, 150, 4, 7, 0, -1], "8": [90, 0, 4]}}}}}
 
-For each partition ``[from, until, leader epoch]``: the batch reads ``[from, until)``.  Partitions that the batch does
-not read stay as ``[x, x]``: the query has finished everything below ``x``.  They stay also while another member owns
-them.
+Each list has three numbers for each partition, ``until, size, leader epoch``: the batch reads ``size`` offsets below
+``until``.  The key is the first partition of the list, and the others follow without a gap: here 0, 1 and 8.  Spark
+writes such a text for each batch, so lists of many partitions keep it short.
+
+Partitions that the batch does not read stay, with size 0: the query has finished everything below ``until``.  They stay
+also while another member owns them.
 
 An offset belongs to one log.  The topic id (KIP-516) distinguishes it from the log of a topic that was created again
 under the same name.  The leader epoch (KIP-320) distinguishes it from a log that was truncated below ``until``.  And it
 descends from one start of the group, its lineage.  A reset of the group's offsets begins another one (see
-:mod:`pyspark_kafka_group.offsets.commit_metadata`).  An unknown topic id is empty, and an unknown leader epoch is left
-out.
+:mod:`pyspark_kafka_group.offsets.commit_metadata`).  An unknown topic id is empty, and an unknown leader epoch is -1.
 
 Spark compares offsets as text and stores the text as it is.  So equal offsets must have equal text: topics, ids and
 lineages are sorted, partitions are in numeric order, and nothing volatile is in it.  The end of a batch says what it
@@ -35,13 +37,14 @@ from typing import Any, NamedTuple
 from pyspark_kafka_group.offsets.errors import OffsetFormatError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, OffsetRange, TopicPartition
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 # The end of the running batch, and of the one before: Spark reports that one as finished when the next is planned.
 _KNOWN = 2
 
-# How an unknown topic id is written.
-_UNKNOWN = ""
+# How an unknown topic id and an unknown leader epoch are written.
+_NO_ID = ""
+_NO_EPOCH = -1
 
 
 class PartitionEntry(NamedTuple):
@@ -91,15 +94,16 @@ class BatchOffset:
     def to_json(self) -> dict[str, Any]:
         """Return the canonical JSON object; equal offsets give equal text."""
         topics: dict[str, dict[str, dict[str, dict[str, list[int]]]]] = {}
-        before: tuple[str, str | None, str] | None = None
-        partitions: dict[str, list[int]] = {}
+        log: tuple[str, str | None, str] | None = None
+        following = -1
+        numbers: list[int] = []
         for (topic, partition), ((start, until), leader_epoch, topic_id, lineage) in sorted(self.entries.items()):
-            if before != (topic, topic_id, lineage):
-                before = topic, topic_id, lineage
-                logs = topics.setdefault(topic, {}).setdefault(topic_id or _UNKNOWN, {})
-                partitions = logs.setdefault(lineage, {})
-            known = () if leader_epoch is None else (leader_epoch,)
-            partitions[str(partition)] = [start, until, *known]
+            if partition != following or log != (topic, topic_id, lineage):
+                log = topic, topic_id, lineage
+                lineages = topics.setdefault(topic, {}).setdefault(topic_id or _NO_ID, {})
+                numbers = lineages.setdefault(lineage, {})[str(partition)] = []
+            numbers += (until, until - start, _NO_EPOCH if leader_epoch is None else leader_epoch)
+            following = partition + 1
         rewinds = {"rewinds": self.rewinds} if self.rewinds else {}
         in_order = {
             topic: {topic_id: dict(sorted(lineages.items())) for topic_id, lineages in sorted(logs.items())}
@@ -165,14 +169,33 @@ class OffsetTexts:
 
 def _entries(topics: Any) -> Iterator[tuple[TopicPartition, PartitionEntry]]:
     for topic, logs in topics.items():
-        known: set[str] = set()
+        known: set[int] = set()
         for topic_id, lineages in logs.items():
-            for lineage, partitions in lineages.items():
-                for number, numbers in partitions.items():
-                    if number in known:
-                        raise ValueError(f"{topic}-{number} is there twice")
-                    known.add(number)
-                    yield TopicPartition(topic, _partition(number)), _entry(numbers, topic_id or None, lineage)
+            for lineage, lists in lineages.items():
+                for partition, (until, size, leader_epoch) in _listed(lists):
+                    if partition in known:
+                        raise ValueError(f"{topic}-{partition} is there twice")
+                    known.add(partition)
+                    found = OffsetRange.checked(until - size, until)
+                    yield (
+                        TopicPartition(topic, partition),
+                        PartitionEntry(found, _leader_epoch(leader_epoch), topic_id or None, lineage),
+                    )
+
+
+def _listed(lists: Any) -> Iterator[tuple[int, tuple[int, int, int]]]:
+    for first, numbers in lists.items():
+        # bool is an int to Python, and a float compares like one: neither is an offset.
+        if type(numbers) is not list or not numbers or len(numbers) % 3 or {*map(type, numbers)} != {int}:
+            raise TypeError(f"{numbers!r:.100} is not [until, size, leader epoch, ...]")
+        following = iter(numbers)
+        yield from enumerate(zip(following, following, following, strict=True), _partition(first))
+
+
+def _leader_epoch(number: int) -> LeaderEpoch | None:
+    if number < _NO_EPOCH:
+        raise ValueError(f"{number} is not a leader epoch")
+    return None if number == _NO_EPOCH else LeaderEpoch(number)
 
 
 def _query_id(value: Any) -> str | None:
@@ -192,15 +215,6 @@ def _partition(number: str) -> int:
     if partition < 0 or number != str(partition):
         raise ValueError(f"{number!r} is not a partition number")
     return partition
-
-
-def _entry(numbers: Any, topic_id: str | None, lineage: str) -> PartitionEntry:
-    start, until, *rest = numbers
-    # bool is an int to Python, and a float compares like one: neither is an offset.
-    if any(type(number) is not int for number in (start, until, *rest)) or len(rest) > 1:
-        raise TypeError(f"{numbers!r} is not [from, until, leader epoch]")
-    leader_epoch = LeaderEpoch(rest[0]) if rest else None
-    return PartitionEntry(OffsetRange.checked(start, until), leader_epoch, topic_id, lineage)
 
 
 INITIAL = BatchOffset(query_id=None)

@@ -353,7 +353,7 @@ _EXAMPLES = [
     errors.DataLossError.of_deleted(["orders"]),
     errors.OffsetRewindError(**_TP, group_id="etl", committed=5, finished=9),
     errors.OutdatedCheckpointError(**_TP, group_id="etl", committed=9, finished=5),
-    errors.OffsetFormatError("its format version is 9, not 1."),
+    errors.OffsetFormatError("its format version is 9, not 2."),
     errors.ReadTimeoutError(**_TP, position=5, until=9, timeout_s=120),
     errors.MalformedRecordError(**_TP, offset=5, column="value", reason="id is a string, and not bigint"),
     errors.RecordBatchTooLargeError(**_TP, offset=5, limit_bytes=100_000_000, found="a response of 200000000 bytes"),

@@ -14,7 +14,7 @@ from pyspark_kafka_group.offsets.errors import OffsetFormatError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, TopicPartition
 from tests.offsets.make_golden import GOLDEN, SAMPLES, entry, text
 
-GOLDEN_FILES = sorted(GOLDEN.glob("offset-v1-*.json"))
+GOLDEN_FILES = sorted(GOLDEN.glob("offset-v2-*.json"))
 
 offsets = st.integers(min_value=0, max_value=2**63 - 1)
 leader_epochs = st.integers(min_value=0, max_value=2**31 - 1).map(LeaderEpoch)
@@ -39,15 +39,15 @@ batch_offsets = st.builds(
 def document(topics: Any = None, **changes: Any) -> dict[str, Any]:
     """Return a document with one partition, whose topic has an id and whose offsets have a lineage."""
     return {
-        "version": 1,
+        "version": 2,
         "query": "q",
-        "topics": {"t": {"id": {"l": {"0": [1, 2]}}}} if topics is None else topics,
+        "topics": {"t": {"id": {"l": {"0": [2, 1, 0]}}}} if topics is None else topics,
     } | changes
 
 
-def of(numbers: Any, number: str = "0") -> dict[str, Any]:
-    """Return a document with ``numbers`` for one partition."""
-    return document({"t": {"id": {"l": {number: numbers}}}})
+def of(numbers: Any, first: str = "0") -> dict[str, Any]:
+    """Return a document with one list of ``numbers``."""
+    return document({"t": {"id": {"l": {first: numbers}}}})
 
 
 def test_canonical_json_is_exact_to_the_byte() -> None:
@@ -62,9 +62,9 @@ def test_canonical_json_is_exact_to_the_byte() -> None:
         },
     )
     assert text(offset) == (
-        '{"version": 1, "query": "6f2c", "topics": {"clicks": {"": {"a": {"0": [0, 5]}}}, '
-        '"orders": {"an old one": {"b": {"0": [5, 5]}}, '
-        '"new": {"a": {"8": [2, 3]}, "b": {"9": [7, 7, 0], "10": [3, 4, 7]}}}}}'
+        '{"version": 2, "query": "6f2c", "topics": {"clicks": {"": {"a": {"0": [5, 5, -1]}}}, '
+        '"orders": {"an old one": {"b": {"0": [5, 0, -1]}}, '
+        '"new": {"a": {"8": [3, 1, -1]}, "b": {"9": [7, 0, 0, 4, 1, 7]}}}}}'
     )
 
 
@@ -115,16 +115,26 @@ def test_golden_file_is_read_and_written_back_alike(path: Any) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_offset_is_what_its_golden_file_holds(name: str) -> None:
-    stored = (GOLDEN / f"offset-v1-{name}.json").read_text(encoding="utf-8")
+    stored = (GOLDEN / f"offset-v2-{name}.json").read_text(encoding="utf-8")
     assert BatchOffset.from_json(json.loads(stored)) == SAMPLES[name]
 
 
 def test_there_is_a_sample_for_each_golden_file() -> None:
-    assert {path.stem for path in GOLDEN_FILES} == {f"offset-v1-{name}" for name in SAMPLES}
+    assert {path.stem for path in GOLDEN_FILES} == {f"offset-v2-{name}" for name in SAMPLES}
+
+
+def test_partitions_without_a_gap_are_in_one_list() -> None:
+    """Spark writes this text for each batch, so thousands of partitions must not take three times their offsets."""
+    offset = BatchOffset("q", {TopicPartition("t", n): entry(5, 9, 0, "id") for n in (0, 1, 2, 5, 7, 8)})
+    assert offset.to_json()["topics"]["t"]["id"]["l"] == {
+        "0": [9, 4, 0, 9, 4, 0, 9, 4, 0],
+        "5": [9, 4, 0],
+        "7": [9, 4, 0, 9, 4, 0],
+    }
 
 
 def test_initial_offset_is_the_same_in_every_process() -> None:
-    assert text(INITIAL) == '{"version": 1, "query": null, "topics": {}}'
+    assert text(INITIAL) == '{"version": 2, "query": null, "topics": {}}'
 
 
 def test_ranges_leave_out_what_the_batch_does_not_read() -> None:
@@ -138,21 +148,21 @@ def test_offset_of_another_source_is_refused(given_back: Any) -> None:
         BatchOffset.from_json(given_back)
 
 
-@pytest.mark.parametrize("version", [2, 0, -1, "1", 1.0, True, None, [], {}])
+@pytest.mark.parametrize("version", [1, 3, 0, -1, "2", 2.0, True, None, [], {}])
 def test_other_format_version_is_refused_and_named(version: Any) -> None:
     with pytest.raises(OffsetFormatError) as refused:
         BatchOffset.from_json(document(version=version))
-    assert f"format version is {version!r}, not 1." in str(refused.value)
+    assert f"format version is {version!r}, not 2." in str(refused.value)
 
 
-NOT_NUMBERS = r"is not \[from, until, leader epoch\]"
+NOT_NUMBERS = r"is not \[until, size, leader epoch, \.\.\.\]"
 
 
 @pytest.mark.parametrize(
     ("malformed", "named"),
     [
-        ({"version": 1, "query": "q"}, "topics"),
-        ({"version": 1, "topics": {}}, "query"),
+        ({"version": 2, "query": "q"}, "topics"),
+        ({"version": 2, "topics": {}}, "query"),
         (document(query=5), "5 is not a query id"),
         (document(rewinds=-1), "-1 is not a count"),
         (document(rewinds="1"), "'1' is not a count"),
@@ -162,30 +172,34 @@ NOT_NUMBERS = r"is not \[from, until, leader epoch\]"
         (document({"t": 5}), "items"),
         (document({"t": {"id": 5}}), "items"),
         (document({"t": {"id": {"l": 5}}}), "items"),
-        (document({"t": {"id": {"l": {"0": [1, 2]}, "m": {"0": [1, 2]}}}}), "t-0 is there twice"),
-        (document({"t": {"id": {"l": {"0": [1, 2]}}, "other": {"l": {"0": [3, 4]}}}}), "t-0 is there twice"),
-        (of([1, 2], "zero"), "zero"),
-        (of([1, 2], "-1"), "'-1' is not a partition number"),
-        (of([1, 2], "01"), "'01' is not a partition number"),
-        (of([1, 2], " 1"), "' 1' is not a partition number"),
-        (of([1, 2], "1_0"), "'1_0' is not a partition number"),
-        (of([1, 2], "\u0661"), "is not a partition number"),
-        (of([]), "not enough values"),
-        (of([1]), "not enough values"),
-        (of([1, 2, 3, 4]), NOT_NUMBERS),
-        (of(None), "None"),
-        (of(5), "int"),
-        (of("12"), NOT_NUMBERS),
-        (of([2, 1]), r"not an offset range: \[2, 1\)"),
-        (of([-1, 1]), r"not an offset range: \[-1, 1\)"),
-        (of(["1", 2]), r"\['1', 2\] is not \[from, until, leader epoch\]"),
-        (of([1.5, 2.5]), NOT_NUMBERS),
-        (of([1, 2.0]), NOT_NUMBERS),
-        (of([1, 2, "3"]), NOT_NUMBERS),
-        (of([1, 2, 3.0]), NOT_NUMBERS),
-        (of([1, 2, False]), NOT_NUMBERS),
-        (of([True, 2]), NOT_NUMBERS),
-        (of([1, 2, None]), NOT_NUMBERS),
+        (document({"t": {"id": {"l": {"0": [2, 1, 0]}, "m": {"0": [2, 1, 0]}}}}), "t-0 is there twice"),
+        (document({"t": {"id": {"l": {"0": [2, 1, 0]}}, "other": {"l": {"0": [4, 1, 0]}}}}), "t-0 is there twice"),
+        (document({"t": {"id": {"l": {"1": [2, 1, 0], "0": [2, 1, 0, 2, 1, 0]}}}}), "t-1 is there twice"),
+        (of([2, 1, 0], "zero"), "zero"),
+        (of([2, 1, 0], "-1"), "'-1' is not a partition number"),
+        (of([2, 1, 0], "01"), "'01' is not a partition number"),
+        (of([2, 1, 0], " 1"), "' 1' is not a partition number"),
+        (of([2, 1, 0], "1_0"), "'1_0' is not a partition number"),
+        (of([2, 1, 0], "\u0661"), "is not a partition number"),
+        (of([]), NOT_NUMBERS),
+        (of([2]), NOT_NUMBERS),
+        (of([2, 1]), NOT_NUMBERS),
+        (of([2, 1, 0, 2]), NOT_NUMBERS),
+        (of(None), NOT_NUMBERS),
+        (of(5), NOT_NUMBERS),
+        (of("120"), NOT_NUMBERS),
+        (of({"until": 2, "size": 1, "leader epoch": 0}), NOT_NUMBERS),
+        (of([2, -1, 0]), r"not an offset range: \[3, 2\)"),
+        (of([2, 3, 0]), r"not an offset range: \[-1, 2\)"),
+        (of([2, 1, -2]), "-2 is not a leader epoch"),
+        (of(["2", 1, 0]), r"\['2', 1, 0\] is not \[until, size, leader epoch, \.\.\.\]"),
+        (of([2.5, 1.5, 0]), NOT_NUMBERS),
+        (of([2, 1.0, 0]), NOT_NUMBERS),
+        (of([2, 1, "3"]), NOT_NUMBERS),
+        (of([2, 1, 3.0]), NOT_NUMBERS),
+        (of([2, 1, False]), NOT_NUMBERS),
+        (of([2, True, 0]), NOT_NUMBERS),
+        (of([2, 1, None]), NOT_NUMBERS),
     ],
 )
 def test_malformed_offset_is_refused_and_the_problem_is_named(malformed: Any, named: str) -> None:
@@ -236,7 +250,7 @@ json_values = st.recursive(
 
 
 @settings(max_examples=200)
-@given(topics=json_values, version=st.sampled_from([1, 2]), query=json_values, rewinds=json_values)
+@given(topics=json_values, version=st.sampled_from([2, 3]), query=json_values, rewinds=json_values)
 def test_whatever_stands_in_a_document_it_is_an_offset_or_refused(
     topics: Any, version: int, query: Any, rewinds: Any
 ) -> None:

@@ -187,8 +187,8 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
         "[5, 9) again.",
     ),
     (
-        errors.OffsetFormatError("its format version is 2, not 1."),
-        "The offset in the checkpoint cannot be read: its format version is 2, not 1. Use the version of "
+        errors.OffsetFormatError("its format version is 3, not 2."),
+        "The offset in the checkpoint cannot be read: its format version is 3, not 2. Use the version of "
         "pyspark-kafka-group that wrote it (or a newer one), or a new checkpoint.",
     ),
     (

@@ -152,15 +152,15 @@ def test_nobody_else_may_reach_the_socket_and_it_is_gone_after_closing() -> None
 def test_an_end_is_told(listening: Callable[..., ControlSocket]) -> None:
     told: queue.Queue[Any] = queue.Queue()
     control = listening(lambda _: True, told.put)
-    tell_finished(Source(address=control.address, end={"version": 1}))
-    assert told.get(timeout=10) == {"version": 1}
+    tell_finished(Source(address=control.address, end={"version": 2}))
+    assert told.get(timeout=10) == {"version": 2}
 
 
 def test_an_end_is_told_while_a_drain_waits_for_it(listening: Callable[..., ControlSocket]) -> None:
     """`stop` itself reports the last finished batch, because with a long trigger Spark does so too late."""
     finished = threading.Event()
     control = listening(finished.wait, lambda _: finished.set())
-    assert stopped(FakeQuery({"control": control.address}, end={"version": 1}), timeout_s=30)
+    assert stopped(FakeQuery({"control": control.address}, end={"version": 2}), timeout_s=30)
 
 
 def test_a_refused_end_does_not_end_the_socket(listening: Callable[..., ControlSocket]) -> None:
@@ -177,7 +177,7 @@ def test_a_refused_end_does_not_end_the_socket(listening: Callable[..., ControlS
 
 
 def test_telling_a_source_process_that_has_ended_is_harmless(tmp_path: Path) -> None:
-    tell_finished(Source(address=str(tmp_path / "gone"), end={"version": 1}))
+    tell_finished(Source(address=str(tmp_path / "gone"), end={"version": 2}))
 
 
 def test_a_socket_that_nobody_serves_does_not_hold_the_teller_up(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_socket_that_nobody_serves_does_not_hold_the_teller_up(tmp_path: Path)
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(tmp_path / "deaf"))
         deaf.listen(0)
-        source = Source(address=str(tmp_path / "deaf"), end={"version": 1, "filler": "x" * 10_000_000})
+        source = Source(address=str(tmp_path / "deaf"), end={"version": 2, "filler": "x" * 10_000_000})
         telling = threading.Thread(target=tell_finished, args=(source,), daemon=True)
         telling.start()
         telling.join(30)
@@ -200,10 +200,10 @@ def test_our_sources_are_found_with_their_ends_among_others(as_text: bool) -> No
     progress = {
         "sources": [
             {"endOffset": shown(7), "latestOffset": shown(9)},
-            {"endOffset": shown({"version": 1}), "latestOffset": shown({"control": "/tmp/a"})},
+            {"endOffset": shown({"version": 2}), "latestOffset": shown({"control": "/tmp/a"})},
             {"endOffset": None, "latestOffset": shown({"control": "/tmp/b"})},
             {"endOffset": shown({"topic": {"0": 3}}), "latestOffset": shown({"topic": {"0": 3}})},
-            {"endOffset": shown({"version": 1}), "latestOffset": shown({"control": None})},
+            {"endOffset": shown({"version": 2}), "latestOffset": shown({"control": None})},
             {"endOffset": "rubbish", "latestOffset": None},
             {"endOffset": shown({"query": "a", "topics": {}}), "latestOffset": None},
             # Spark 4.0 and 4.1 show the end in both fields.
@@ -211,7 +211,7 @@ def test_our_sources_are_found_with_their_ends_among_others(as_text: bool) -> No
         ]
     }
     assert sources_of(json.dumps(progress)) == [
-        Source(address="/tmp/a", end={"version": 1}),
+        Source(address="/tmp/a", end={"version": 2}),
         Source(address="/tmp/b", end=None),
         Source(address="a", end={"query": "a", "topics": {}}),
         Source(address="b", end={"query": "b", "topics": {}}),

@@ -140,7 +140,7 @@ def test_a_progress_without_a_report_names_the_query_to_ask(
 
     With Spark 4.0 and 4.1 it never has one: there ``latestOffset`` is the end of the batch.
     """
-    end = json.dumps({"version": 1, "query": QUERY, "topics": {}})
+    end = json.dumps({"version": 2, "query": QUERY, "topics": {}})
     older = {**source(None), "endOffset": end, "latestOffset": end}
     shown = progress(older, {**SECONDARY, "endOffset": end})
     query = cast(StreamingQuery, SimpleNamespace(lastProgress=shown))

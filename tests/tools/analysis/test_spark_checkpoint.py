@@ -48,7 +48,7 @@ def test_a_query_without_a_finished_batch_begins_where_its_source_has_stored(
 
 def test_of_several_sources_one_is_chosen(tmp_path: Path) -> None:
     """Sources other than Kafka's do not count."""
-    rate, files, ours = "4", '{"logOffset":3}', '{"version": 1, "query": "q", "topics": {}}'
+    rate, files, ours = "4", '{"logOffset":3}', '{"version": 2, "query": "q", "topics": {}}'
     found = read_checkpoint(str(write_checkpoint(tmp_path, rate, KAFKA, files, OTHER, ours, "-")))
     assert offsets_of(found, "1") == {"orders-0": 7}
     assert offsets_of(found, "3") == {"returns-0": 3, "returns-11": 4}
@@ -119,7 +119,7 @@ def test_a_folder_that_is_no_whole_checkpoint_is_refused(tmp_path: Path, break_i
     ("offset", "said"),
     [
         ("-", "no offsets of Spark's own Kafka source"),
-        ('{"version": 1, "query": "q", "topics": {}}', "no offsets of Spark's own Kafka source"),
+        ('{"version": 2, "query": "q", "topics": {}}', "no offsets of Spark's own Kafka source"),
         ('{"orders":{"0":-1}}', "no offsets of Spark's own Kafka source"),
         ('{"orders":{"zero":1}}', "no offsets of Spark's own Kafka source"),
         ("{}", "has not found any partition yet"),
