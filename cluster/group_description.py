@@ -18,6 +18,9 @@ class GroupProtocol(Enum):
 DEAD = "Dead"
 """Kafka's name for the state of a group that does not exist."""
 
+ASSIGNING = "Assigning"
+"""Kafka's name for the state of a KIP-848 group whose members do not have their targets yet."""
+
 _REBALANCING = ("PreparingRebalance", "CompletingRebalance")
 
 

@@ -15,6 +15,7 @@ from pyspark_kafka_group.cluster.absence import Absence
 from pyspark_kafka_group.cluster.channel import CONNECT_TIMEOUT_S
 from pyspark_kafka_group.cluster.daemon_executor import ClosedError, DaemonExecutor
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_description import ASSIGNING
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.cluster.properties.client_config import value_of
 from pyspark_kafka_group.cluster.skip_store import SkipStore, read_markers, write_markers
@@ -244,8 +245,7 @@ class Membership:
 
     def _check_protocol(self, offsets: GroupOffsets) -> None:
         """Raise if the cluster does not support the group protocol: librdkafka would wait for ever."""
-        settings = self._settings
-        if settings.partitions or value_of("group.protocol", settings.properties) != "consumer":
+        if not self.under_kip_848:
             return
         with contextlib.suppress(TryAgainError):  # then it is not known
             self._worker.submit(offsets.check_consumer_protocol).result()
@@ -313,6 +313,11 @@ class Membership:
         group = self._group
         return self._wait(lambda state: group.joined and not state.unsettled, timeout_s, Time.WAITING)
 
+    @property
+    def under_kip_848(self) -> bool:
+        """Whether the member joins with KIP-848's protocol.  Such a group tells a member without partitions nothing."""
+        return not self._settings.partitions and value_of("group.protocol", self._settings.properties) == "consumer"
+
     def is_stable(self, owned: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> bool:
         """Return whether ``owned`` is all that this member will get unless the group changes.
 
@@ -333,7 +338,8 @@ class Membership:
             return False
         shares = {member.member_id: Share(member.assignment, member.target) for member in group.members}
         there = [tp for tp in partitions if tp.topic not in self.state.deleted]
-        if is_stable(None if group.is_rebalancing else shares, member_id, owned, there):
+        settles = group.is_rebalancing or group.state == ASSIGNING
+        if is_stable(None if settles else shares, member_id, owned, there):
             return True
         given = {tp for member in group.members for tp in member.assignment | (member.target or frozenset())}
         self._note_deleted([tp for tp in there if tp not in given])

@@ -641,8 +641,9 @@ class ActiveGroupError(GroupError):
 class AssignmentTimeoutError(GroupError):
     """The group did not decide in time which partitions this query gets.
 
-    This happens when a run with ``availableNow`` begins, or when a batch runs again after a restart.  Usually another
-    member does not give its partitions back; ``kafka-consumer-groups --describe --members`` shows which.
+    This happens when a run with ``availableNow`` or ``once`` begins, or when a batch runs again after a restart.
+    Usually another member does not give its partitions back; ``kafka-consumer-groups --describe --members`` shows
+    which.
     """
 
 
@@ -678,13 +679,13 @@ class SinkTransactionError(GroupError):
 
 
 class NoPartitionsError(GroupError):
-    """The group has assigned all partitions to other members, so a run with ``availableNow`` has nothing to read."""
+    """The group has assigned all partitions to other members, so a run with ``availableNow`` or ``once`` has none."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(
-            f"The group {group_id!r} has assigned no partition to this run with availableNow. Other members have all "
-            f"partitions, and read them, because the group has at least as many members as partitions. Start fewer "
-            f"members, or add partitions. kafka-consumer-groups --describe --members shows the members."
+            f"The group {group_id!r} has assigned no partition to this run with availableNow or once. Other members "
+            f"have all partitions, and read them, because the group has at least as many members as partitions. Start "
+            f"fewer members, or add partitions. kafka-consumer-groups --describe --members shows the members."
         )
 
 

@@ -1,4 +1,4 @@
-"""Plans the batches of a run with ``availableNow``, up to the log ends at its start.
+"""Plans the batches of a run with ``availableNow`` or ``once``, up to the log ends at its start.
 
 The run ends when its partitions have nothing left to read.  So "not assigned yet", "not known yet" and "no answer" must
 never look like "nothing to read": see docs/guarantees.md.
@@ -16,7 +16,7 @@ from pyspark_kafka_group.coordinator.handover.state import NO_EPOCH
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
-from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, BrokerError, NoPartitionsError
+from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, BrokerError, DataLossError, NoPartitionsError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.query.log_inspection import SHORTER_S, change_logs
 from pyspark_kafka_group.query.log_watch import LogWatch
@@ -91,6 +91,8 @@ class AvailableNow:
             If the group does not settle.
         NoPartitionsError
             If the group has no partition for this member.
+        DataLossError
+            If a log was truncated below the target, and ``failOnDataLoss`` is set.
         """
         if self._reads_nothing:
             return group.plan({}, always=True) if always else None
@@ -166,9 +168,25 @@ class AvailableNow:
         )
 
     def _waits_for_end(self, tp: TopicPartition, until: Deadline, group: Membership) -> bool:
-        """Return whether to wait until the log of ``tp`` reaches the target again.  If not, lower the target."""
+        """Return whether to wait until the log of ``tp`` reaches the target again.  If not, lower the target.
+
+        Raises
+        ------
+        DataLossError
+            If the log stays shorter, and ``failOnDataLoss`` is set.
+        """
         if not until.passed:
             return True
+        if self._settings.start.fail_on_data_loss:
+            end = self.ends[tp]
+            raise DataLossError(
+                topic=tp.topic,
+                partition=tp.partition,
+                lost_from=end,
+                lost_until=self._target[tp],
+                log_start=-1,
+                log_end=end,
+            )
         _log.warning(
             "%s: the log of %s ended at offset %d when the run started, but has ended at %d for %g s. The run ends "
             "without the records in between. If they come back, the next run reads them. Check the broker's log for "

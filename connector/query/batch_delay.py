@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class BatchDelay:
-    """Decides like Spark's own source: the delay begins with the last poll that was not held back.
+    """Decides like Spark's own source: the delay begins with the last batch, or when there was nothing to read.
 
     Parameters
     ----------
@@ -25,11 +25,7 @@ class BatchDelay:
         self._min_offsets = min_offsets
         self._max_delay_s = max_delay_s
         self._clock = clock
-        self._last: float | None = None  # None: the first poll does not wait
-
-    def switch_off(self) -> None:
-        """Hold no batch back."""
-        self._min_offsets = None
+        self._begun_at: float | None = None  # None: the first batch does not wait
 
     def holds_back(self, backlog: Callable[[], int]) -> bool:
         """Return whether to wait for more records.
@@ -41,8 +37,9 @@ class BatchDelay:
         """
         if self._min_offsets is None:
             return False
-        now = self._clock()
-        if self._last is not None and now - self._last < self._max_delay_s and backlog() < self._min_offsets:
-            return True
-        self._last = now
-        return False
+        waits = self._begun_at is not None and self._clock() - self._begun_at < self._max_delay_s
+        return waits and backlog() < self._min_offsets
+
+    def begin(self) -> None:
+        """Begin the delay anew: a batch was planned, or there was nothing to read."""
+        self._begun_at = self._clock()

@@ -114,7 +114,7 @@ class LogWatch:
         Rises with each poll whose partitions, log ends or leader epochs differ from the poll before.  While it stays
         the same, a caller that found nothing to do need not check the ends again.
     looked_at : float or None
-        Time of the last poll, by the monotonic clock.
+        Time of the last poll that a leader has answered, by the monotonic clock.
     known_ends : mapping of TopicPartition to Offset
         The newest known log end of each partition of the last poll.  Replaced as a whole.
     """
@@ -155,7 +155,8 @@ class LogWatch:
     def look(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
         """Return the log ends from the brokers that answer."""
         self._ends = self._list(partitions)
-        self.looked_at = time.monotonic()
+        if self._ends:
+            self.looked_at = time.monotonic()
         missing = {} if len(self._ends) >= len(partitions) else {tp for tp in partitions if tp not in self._ends}
         old = {tp: self.known_ends[tp] for tp in missing if tp in self.known_ends}
         known = {**old, **self._ends} if old else self._ends

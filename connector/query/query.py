@@ -105,8 +105,8 @@ class Query:
         self._client_id = ""
         self._texts = OffsetTexts()
         self._watch = LogWatch(settings.group)
-        self._delay = BatchDelay(settings.min_offsets_per_trigger, settings.max_trigger_delay_s)
-        self._planner: StreamPlanner | AvailableNow = StreamPlanner(self._watch, self._delay, patient=patient)
+        delay = BatchDelay(settings.min_offsets_per_trigger, settings.max_trigger_delay_s)
+        self._planner: StreamPlanner | AvailableNow = StreamPlanner(self._watch, delay, patient=patient)
         self._control: ControlSocket | None = None
         self._tracker: BatchTracker | None = None
         self._batch: tuple[BatchOffset, State] | None = None  # the newest batch, and the state when it was planned
@@ -120,7 +120,7 @@ class Query:
         self._tell_lag_at = Deadline.after(0)
 
     def fix_target(self) -> None:
-        """List the log ends: a run with ``availableNow`` reads up to them."""
+        """List the log ends: a run with ``availableNow`` or ``once`` reads up to them."""
         # Deliberate: not at the top.  Other queries start sooner without it.
         from pyspark_kafka_group.query.available_now import AvailableNow, log_ends_now
 
@@ -129,9 +129,9 @@ class Query:
         self._planner = AvailableNow(settings, self._watch, log_ends_now(settings, self._watch))
 
     def read_all(self) -> None:
-        """Switch off ``minOffsetsPerTrigger`` and the warm-up: Spark wants to read everything at once."""
-        self._delay.switch_off()
-        self._warms_up = False
+        """Prepare for a trigger that runs once, whose one batch reads what ``availableNow`` would read."""
+        if isinstance(self._planner, StreamPlanner):
+            self.fix_target()
 
     def latest_offset(self, start: Json, max_rows: int | None) -> Json:
         """Note that everything up to ``start`` is finished, and plan the next batch.

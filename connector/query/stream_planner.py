@@ -57,7 +57,7 @@ class StreamPlanner:
     def __init__(self, watch: LogWatch, delay: BatchDelay | None = None, *, patient: bool = False) -> None:
         self.ends: Mapping[TopicPartition, Offset] = {}
         self._watch = watch
-        self._delay = delay
+        self._delay = delay or BatchDelay(None, 0.0)
         self._patient = patient
         self._others_until = Deadline.after(0)
         # Version of the log ends and positions of the last poll, if that poll found nothing to do.
@@ -90,7 +90,7 @@ class StreamPlanner:
     def _can_begin(self, group: Membership, pause_s: float) -> bool:
         """Wait a moment for the assignment.  Return whether the first batch can be planned."""
         assigned = group.wait_for_assignment(pause_s)
-        if group.state.owned or not self._patient:
+        if group.state.owned or not (self._patient or (group.under_kip_848 and not assigned)):
             return assigned
         if group.is_stable((), group.partitions_at_start):
             _log.info("%s: other members of the group have all partitions. This query has none.", group.client_id)
@@ -134,6 +134,8 @@ class StreamPlanner:
         end = group.plan(ranges, always=always)
         if end is not None:
             self._watch.pace.news()
+            if ranges:
+                self._delay.begin()
         return end
 
     def look(self, group: Membership, max_rows: int | None) -> PlannedRanges:
@@ -144,10 +146,12 @@ class StreamPlanner:
             return {}
         ends = self._watch.look(plannable.keys())
         self.ends = self._watch.known_ends
-        held_back = self._delay is not None and self._delay.holds_back(lambda: backlog(plannable, ends))
+        held_back = self._delay.holds_back(lambda: backlog(plannable, ends))
         seen = (self._watch.version, plannable)
         compares = self._compare_at.passed
         if seen == self._nothing and not compares:
+            if not held_back:
+                self._delay.begin()
             return {}
         ranges = {} if held_back else plan(plannable, ends, self._watch.leader_epochs, max_rows)
         if ranges or compares:
@@ -160,6 +164,8 @@ class StreamPlanner:
             ranges = {tp: planned for tp, planned in ranges.items() if tp not in left_out}
         # Deliberate: not if anything was left out.  The next poll may read it, although it finds nothing new.
         self._nothing = None if ranges or left_out or held_back or self._watch.strange else seen
+        if self._nothing is not None:
+            self._delay.begin()
         return ranges
 
     def _wait_for_look(self, group: Membership, deadline: Deadline) -> bool:

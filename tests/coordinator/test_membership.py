@@ -609,15 +609,23 @@ def test_processed_offsets_of_topics_that_are_neither_subscribed_nor_there_are_f
     assert asked == [{"gone", "kept"}]
 
 
-@pytest.mark.parametrize("state", ["Stable", "PreparingRebalance"])
+@pytest.mark.parametrize(
+    ("state", "protocol"),
+    [
+        ("Stable", GroupProtocol.CLASSIC),
+        ("PreparingRebalance", GroupProtocol.CLASSIC),
+        ("Stable", GroupProtocol.CONSUMER),
+        ("Assigning", GroupProtocol.CONSUMER),  # the member may have no target yet
+    ],
+)
 def test_a_member_alone_has_settled_unless_its_group_rebalances(
-    member: Member, monkeypatch: pytest.MonkeyPatch, state: str
+    member: Member, monkeypatch: pytest.MonkeyPatch, state: str, protocol: GroupProtocol
 ) -> None:
     membership = member("one")
     assert membership.wait_for_assignment(PATIENCE_S)
     owned = frozenset(membership.state.owned)
     me = GroupMember(member_id=membership.member_id, instance_id=None, client_id="one", host="here", assignment=owned)
-    group = GroupDescription(state=state, protocol=GroupProtocol.CLASSIC, members=(me,))
+    group = GroupDescription(state=state, protocol=protocol, members=(me,))
     monkeypatch.setattr(GroupOffsets, "describe", lambda _: group)
     assert membership.is_stable(owned, owned) is (state == "Stable")
     assert not membership.is_stable(owned, {*owned, ELSEWHERE})

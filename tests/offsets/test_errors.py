@@ -241,9 +241,9 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
     (errors.AssignmentTimeoutError("nothing in 60 s"), "nothing in 60 s"),
     (
         errors.NoPartitionsError("etl"),
-        "The group 'etl' has assigned no partition to this run with availableNow. Other members have all partitions, "
-        "and read them, because the group has at least as many members as partitions. Start fewer members, or add "
-        "partitions. kafka-consumer-groups --describe --members shows the members.",
+        "The group 'etl' has assigned no partition to this run with availableNow or once. Other members have all "
+        "partitions, and read them, because the group has at least as many members as partitions. Start fewer "
+        "members, or add partitions. kafka-consumer-groups --describe --members shows the members.",
     ),
     (errors.MemberFencedError("taken"), "taken"),
     (

@@ -13,6 +13,7 @@ from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.query.log_inspection import Changes
+from pyspark_kafka_group.query.log_watch import Pace
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 END = BatchOffset("q")
@@ -28,6 +29,7 @@ class FakeGroup:
         self.state = State(policy=POLICY, query_id="q")
         self.settled = True
         self.has_topics = True
+        self.under_kip_848 = False
         self.partitions_at_start = [A, B]
         self.answers = True
         self.assigned_later: list[dict[TopicPartition, int]] = []
@@ -100,6 +102,7 @@ class FakeWatch:
         self.changes: list[Changes] = []
         self.leader_epochs: dict[TopicPartition, int] = {}
         self.known_ends: Mapping[TopicPartition, Offset] = {}
+        self.pace = Pace()
 
     def look(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
         self.known_ends = {tp: end for tp, end in self.ends.items() if tp in partitions}

@@ -12,7 +12,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import LogChange
 from pyspark_kafka_group.coordinator.handover.state import Batch
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
-from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, NoPartitionsError
+from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, DataLossError, NoPartitionsError
 from pyspark_kafka_group.offsets.start_inputs import ProcessedOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.options.settings import parse
@@ -225,9 +225,20 @@ def test_a_log_end_that_goes_back_for_a_moment_does_not_end_the_run(now: SimpleN
     assert run.group.planned == [{A: "[60, 100)"}]
 
 
-def test_a_log_that_stays_shorter_ends_the_run_after_10_s_with_a_warning(
+def test_a_log_that_stays_shorter_is_an_error_after_10_s(run: Run, now: SimpleNamespace) -> None:
+    """Regression: the run succeeded, although records that it was to read were gone."""
+    run.group.own({A: 3, B: 20})
+    run.watch.ends[A] = Offset(3)
+    with pytest.raises(DataLossError, match=r"orders-0: offsets \[3, 10\) are beyond the end of the log, 3"):
+        run.plan()
+    assert 1010 < now.s < 1011
+
+
+def test_without_fail_on_data_loss_it_ends_the_run_with_a_warning(
     run: Run, now: SimpleNamespace, caplog: pytest.LogCaptureFixture
 ) -> None:
+    settings = replace(SETTINGS, start=replace(SETTINGS.start, fail_on_data_loss=False))
+    run.planner = AvailableNow(settings, cast(LogWatch, run.watch), run.target)
     run.group.own({A: 3, B: 20})
     run.watch.ends[A] = Offset(3)
     assert run.plan() is None

@@ -11,7 +11,11 @@ class Waiting:
         self.delay = BatchDelay(min_offsets, 60.0, clock=lambda: self.now)
 
     def held_back(self, backlog: int) -> bool:
-        return self.delay.holds_back(lambda: backlog)
+        """Poll, and plan a batch if it is not held back."""
+        if self.delay.holds_back(lambda: backlog):
+            return True
+        self.delay.begin()
+        return False
 
 
 def test_the_first_batch_does_not_wait_and_the_next_one_does() -> None:
@@ -33,9 +37,15 @@ def test_it_waits_no_longer_than_it_may_and_then_begins_anew() -> None:
     assert waiting.held_back(9)
 
 
-def test_nothing_waits_without_the_option_or_for_a_trigger_that_runs_once() -> None:
+def test_nothing_waits_without_the_option() -> None:
     waiting = Waiting(None)
     assert not any(waiting.held_back(0) for _ in range(3))
+
+
+def test_the_delay_does_not_begin_before_a_batch_is_planned() -> None:
+    """Regression: if no partition could be planned at that poll, the records waited for the delay once more."""
     waiting = Waiting()
-    waiting.delay.switch_off()
-    assert not any(waiting.held_back(0) for _ in range(3))
+    assert not waiting.delay.holds_back(lambda: 1)
+    assert not waiting.delay.holds_back(lambda: 1)
+    assert not waiting.held_back(1)
+    assert waiting.held_back(9)

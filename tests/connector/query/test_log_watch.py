@@ -325,3 +325,14 @@ def test_a_topic_that_was_created_again_with_fewer_partitions_is_not_taken_for_d
         found = logs.inspect(plannable, news=False)
         assert (found.recreated, found.deleted) == ({"clicks"}, set())
         clock.s += 10
+
+
+def test_a_poll_without_an_answer_does_not_make_the_log_ends_newer(watching: Watching, clock: SimpleNamespace) -> None:
+    """Regression: while no broker answered, the age of the log ends was 0 beside a lag of an hour ago."""
+    watch, leaders = watching(5)
+    at_first = watch.looked_at
+    assert at_first is not None
+    clock.s += 60
+    leaders.problem = TryAgainError("no broker answers")
+    assert watch.look(leaders.ends_now.keys()) == {}
+    assert watch.looked_at == at_first

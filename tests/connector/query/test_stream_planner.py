@@ -41,6 +41,11 @@ def look(run: Run) -> dict[TopicPartition, str]:
     return {tp: str(planned.range) for tp, planned in ranges.items()}
 
 
+def plan(run: Run) -> bool:
+    """Poll once, and return whether a batch was planned."""
+    return run.planner._look_and_plan(cast(Membership, run.group), None, always=False) is not None
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -76,11 +81,35 @@ def test_what_is_held_back_is_looked_at_again_and_changed_logs_are_told_meanwhil
     changes = [Changes(), Changes(truncated={A}), Changes()]
     monkeypatch.setattr(run.watch, "inspect", lambda _, *, news: changes.pop(0))
     run.group.own({A: 3, B: 5})
-    assert look(run) == {A: "[3, 60)", B: "[5, 70)"}
+    assert plan(run)
+    assert run.group.planned == [{A: "[3, 60)", B: "[5, 70)"}]
     assert look(run) == {}
     assert run.group.changed == [({A}, LogChange.TRUNCATED)]
     now += 60
     assert look(run) == {A: "[0, 60)", B: "[5, 70)"}, "the very same ends, and the time is over"
+
+
+@pytest.mark.parametrize("changes", [Changes(), Changes(unsure={A, B})], ids=["moved", "not sure"])
+def test_a_batch_that_could_not_be_planned_waits_no_longer(
+    run: Run, monkeypatch: pytest.MonkeyPatch, changes: Changes
+) -> None:
+    """Regression: the records waited for ``maxTriggerDelay`` once more."""
+    run.planner = StreamPlanner(cast(LogWatch, run.watch), BatchDelay(200, 60.0, clock=lambda: 1000.0))
+    run.group.own({A: 3, B: 5})
+    run.watch.changes = [changes, Changes()]
+    with monkeypatch.context() as patch:
+        patch.setattr(run.group, "plan", lambda *_, **__: None)  # the partitions have moved
+        assert not plan(run)
+    assert plan(run)
+
+
+def test_the_delay_begins_if_there_is_nothing_to_read_at_the_start(run: Run) -> None:
+    run.planner = StreamPlanner(cast(LogWatch, run.watch), BatchDelay(200, 60.0, clock=lambda: 1000.0))
+    run.group.own({A: 60, B: 70})
+    run.watch.only_with_news = False
+    assert look(run) == {}
+    run.watch.ends, run.watch.version = {A: Offset(61), B: Offset(70)}, 2
+    assert look(run) == {}
 
 
 @pytest.fixture
@@ -141,7 +170,7 @@ def test_what_comes_before_a_call_returns_is_seen_by_it_where_looks_are_cheap(
     monkeypatch.setattr(stream_planner, "_CALL_S", 0.0)
     pace = Pace()
     pace.due_at = Deadline.after(pause_s)
-    monkeypatch.setattr(run.watch, "pace", pace, raising=False)
+    run.watch.pace = pace
     run.group.own({A: 3, B: 5})
     run.watch.changes = [Changes()]
     end = run.planner.next_batch(cast(Membership, run.group), None, always=False)
@@ -170,7 +199,7 @@ def test_the_first_batch_does_not_wait_for_what_is_held_back(run: Run) -> None:
 def patient(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return a query that waits for its first partitions, with Spark 4.0 and 4.1."""
     monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: run.group.now.s))
-    monkeypatch.setattr(run.watch, "pace", Pace(), raising=False)
+    run.watch.pace = Pace()  # by the same clock
     run.planner = StreamPlanner(cast(LogWatch, run.watch), patient=True)
     return run
 
@@ -183,6 +212,18 @@ def test_the_first_batch_waits_for_partitions_that_others_give_back(patient: Run
     patient.watch.changes = [Changes()]
     assert patient.planner.next_batch(group, None, always=False) is END
     assert patient.group.planned == [{A: "[0, 60)"}]
+
+
+@pytest.mark.parametrize("under_kip_848", [True, False])
+def test_only_under_kip_848_a_start_asks_whether_others_have_all_partitions(
+    patient: Run, *, under_kip_848: bool
+) -> None:
+    """Regression: that protocol tells a member without partitions nothing, and its first batch waited a minute."""
+    patient.planner = StreamPlanner(cast(LogWatch, patient.watch))
+    patient.group.answers, patient.group.under_kip_848 = False, under_kip_848
+    patient.planner.begin(cast(Membership, patient.group))
+    assert (patient.group.now.s <= 1001) is under_kip_848
+    assert bool(patient.group.asked_settled) is under_kip_848
 
 
 @pytest.mark.parametrize("answers", [True, False])
