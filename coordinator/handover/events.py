@@ -230,7 +230,10 @@ class Draining(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released(Event):
-    """Partitions have left this member with everything committed.  Once per partition that leaves cleanly."""
+    """Partitions have left this member with everything committed, or before it has read any of them.
+
+    Once per partition that leaves cleanly.
+    """
 
     name: ClassVar[str] = "released"
     partitions: Partitions

@@ -75,8 +75,13 @@ def expire(state: State) -> tuple[State, list[Output]]:
     late = tuple(tp for tp, p in state.owned.items() if p.phase is Phase.DRAINING)
     if not late:
         return state, []
-    ranges = uncommitted_ranges(state, late)
-    return moved(state, late, Cause.EXPIRED), [events.Expired(ranges=ranges)]
+    out: list[Output] = []
+    if ranges := uncommitted_ranges(state, late):
+        out.append(events.Expired(ranges=ranges))
+    # Those without a range have read nothing yet, for example because their start could not be committed.
+    if unread := tuple(tp for tp in late if tp not in ranges):
+        out.append(events.Released(partitions=unread))
+    return moved(state, late, Cause.EXPIRED), out
 
 
 def lose(state: State, given: Lose) -> tuple[State, list[Output]]:

@@ -162,6 +162,14 @@ def test_expired_partition_leaves_with_the_range_that_may_be_repeated() -> None:
     assert machine.state.owned == {}
 
 
+def test_a_partition_whose_start_is_not_committed_leaves_with_an_event_too() -> None:
+    """Regression: no event named it, so it counted as owned for ever."""
+    machine = starting()
+    assert machine.feed(Revoke((A,))) == [events.Draining(partitions=(A,))]
+    assert machine.feed(Expire()) == [events.Released(partitions=(A,))]
+    assert machine.state.owned == {}
+
+
 def test_expired_partition_is_never_committed_later() -> None:
     machine = draining()
     machine.feed(Expire())
