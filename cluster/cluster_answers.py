@@ -11,6 +11,10 @@ from pyspark_kafka_group.wire.types import Address
 T = TypeVar("T")
 
 
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Kafka's own topics, as in its ``Topic.INTERNAL_TOPICS``.  Other names with two underscores are topics of users."""
+
+
 class TopicInfo(NamedTuple):
     """A topic, as a broker describes it.
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 from pyspark_kafka_group.cluster.channel import CONNECT_TIMEOUT_S
 from pyspark_kafka_group.cluster.cluster import connect
 from pyspark_kafka_group.cluster.cluster_answers import (
+    INTERNAL_TOPICS,
     Answers,
     CommittedOffset,
     LogInfo,
@@ -127,7 +128,7 @@ class GroupOffsets:
     def matching(self, pattern: str) -> dict[str, int]:
         """Return the topics whose whole name matches ``pattern``, and the number of partitions of each.
 
-        Kafka's own topics never match, as in Java's client: their names begin with two underscores.
+        Kafka's own topics never match, as in Java's client.
 
         Raises
         ------
@@ -338,5 +339,5 @@ def matching(pattern: str, topics: Mapping[str, TopicInfo]) -> dict[str, TopicIn
     return {
         name: topic
         for name, topic in sorted(topics.items())
-        if topic.leader_epochs and not name.startswith("__") and re.fullmatch(pattern, name)
+        if topic.leader_epochs and name not in INTERNAL_TOPICS and re.fullmatch(pattern, name)
     }

@@ -111,7 +111,7 @@ OPTIONS: tuple[Option, ...] = (
         doc="In place of subscribe: the query reads the topics whose whole name matches, as with Python's "
         "re.fullmatch. It finds new topics within "
         f"{default_of('topic.metadata.refresh.interval.ms')} ms (kafka.topic.metadata.refresh.interval.ms) and reads "
-        "them from their beginning. Kafka's internal topics, whose names begin with two underscores, never match.",
+        "them from their beginning. Kafka's own topics, such as __consumer_offsets, never match.",
     ),
     Option(
         name="assign",
