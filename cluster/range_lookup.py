@@ -171,15 +171,16 @@ class RangeLookup:
         ------
         ActiveGroupError
             If the group has members now.
+        TryAgainError
+            If the commit failed for now, or its outcome is unknown.  Another program may commit meanwhile, so only the
+            caller repeats it, after another look.
         BrokerError
-            If the commit failed, or its outcome is unknown.
+            If the group has not committed all offsets.
         """
         if not offsets:
             return
         wanted = {tp: (offset, None, metadata) for tp, (offset, metadata) in offsets.items()}
-        ask = partial(self._cluster.commit, self._group_id, "", -1, None, wanted, lasting=True)
-        # Deliberate: without patience.  Another program may commit meanwhile, and the caller has to look again.
-        refused = self._patiently(ask, 0.0)
+        refused = self._cluster.commit(self._group_id, "", -1, None, wanted, lasting=True)
         if any(has(name, Consequence.EVICTED) for name in refused.values()):
             self.check_group()
             raise ActiveGroupError.of_bookmark(self._group_id, [])
@@ -214,8 +215,8 @@ class RangeLookup:
                 )
         return found
 
-    def _patiently(self, ask: Callable[[], T], patience_s: float | None = None) -> T:
-        until, attempts = Deadline.after(self._patience_s if patience_s is None else patience_s), 0
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        until, attempts = Deadline.after(self._patience_s), 0
         while True:
             try:
                 return ask()

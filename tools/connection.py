@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark_kafka_group.cluster.cluster import Cluster, connect
 from pyspark_kafka_group.cluster.properties.secret_references import parse
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.tools.properties_file import as_librdkafka
+from pyspark_kafka_group.tools.properties_file import of_connection
 
 BOOTSTRAP_VARIABLE = "KAFKA_GROUP_BOOTSTRAP_SERVERS"
 CONFIG_VARIABLE = "KAFKA_GROUP_CONFIG"
@@ -53,7 +53,7 @@ def properties_of(
     profile: str | None,
     environment: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
-    """Return librdkafka's properties for the connection.
+    """Return the properties of the connection.
 
     A file or a profile is the base.  The servers are those of the option, else those of the file, else those of the
     variable.
@@ -95,7 +95,7 @@ def _read(file: Path) -> dict[str, str]:
         raise ConfigurationError(f"{file}: {problem.strerror or problem}. Name a properties file.") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"{file}: it is not UTF-8 text. Name a properties file.") from None
-    return as_librdkafka(parse(text), source=str(file))
+    return of_connection(parse(text), source=str(file))
 
 
 def open_inspection(properties: Mapping[str, str]) -> Cluster:

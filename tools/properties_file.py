@@ -1,4 +1,4 @@
-"""Properties files, as Kafka's own tools read them, and librdkafka's names for their properties.
+"""Properties files, as Kafka's own tools read them.
 
 A file may have the names of Java (``sasl.jaas.config``, ``ssl.truststore.location``) or of librdkafka
 (``sasl.username``).  Both have ``key=value`` lines.
@@ -18,8 +18,8 @@ _PREFIX = re.compile(r"\bkafka\.(?=(sasl|ssl|security|https|enable|config)\.)")
 _OPTION = re.compile(r"^Option 'kafka\.(?:group\.id|bootstrap\.servers)': (\w)")
 
 
-def as_librdkafka(properties: Mapping[str, str], *, source: str) -> dict[str, str]:
-    """Return the properties of the connection, with librdkafka's names.
+def of_connection(properties: Mapping[str, str], *, source: str) -> dict[str, str]:
+    """Return the properties of the connection, which translates their names and resolves their references.
 
     Parameters
     ----------
@@ -32,19 +32,15 @@ def as_librdkafka(properties: Mapping[str, str], *, source: str) -> dict[str, st
     ------
     ConfigurationError
         If only Java's client supports one of them.
-
-    Notes
-    -----
-    Properties with references stay as they are.  The connection resolves them.
     """
     kept = {key: value for key, value in properties.items() if _concerns_connection(key, value)}
     try:
         check_references(kept, decided=())
-        # Deliberate: the connection resolves references, and only once, because a value may look like a reference
-        # (`test_references_are_left_to_what_opens_the_connection`).  It also translates the names that depend on them.
-        return kept if any(map(refers, kept.values())) else java_security.as_librdkafka(kept)
+        if not any(map(refers, kept.values())):
+            java_security.as_librdkafka(kept)  # only to check it now: a second translation may differ
     except OptionError as problem:
         raise ConfigurationError(f"{source}: {without_options(str(problem))}") from None
+    return kept
 
 
 def without_options(text: str) -> str:

@@ -9,18 +9,26 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from pyspark_kafka_group.batch.planning import open_lookup, partitions_of, resolve_existing, spans_of, topics_of
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.range_lookup import GonePartitionsError, RangeLookup
 from pyspark_kafka_group.columns.schema import spark_schema
 from pyspark_kafka_group.formats.planning import typed_schema
 from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.commit_metadata import differ
-from pyspark_kafka_group.offsets.errors import BookmarkMovedError, DataLossError, OptionError, UnknownTopicError
+from pyspark_kafka_group.offsets.errors import (
+    BookmarkMovedError,
+    BrokerError,
+    DataLossError,
+    OptionError,
+    UnknownTopicError,
+)
 from pyspark_kafka_group.offsets.range_bounds import AtCommitted
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch
@@ -33,6 +41,9 @@ _log = logging.getLogger(__name__)
 
 _PATIENCE_S = 60.0
 """How long :meth:`Bookmark.commit` waits for the coordinator.  Without it, the next run would repeat this one."""
+
+_PAUSE_S = 0.5
+"""The pause between two attempts.  Each of them reads the committed offsets again."""
 
 _BOUNDS = frozenset(
     name.lower()
@@ -107,30 +118,43 @@ class Bookmark:
         """
         if self._committed:
             return
+        until_s = time.monotonic() + _PATIENCE_S
         with closing(open_lookup(self._settings, patience_s=_PATIENCE_S)) as lookup:
-            lookup.check_group()
-            existing = self._existing_topics(lookup)
-            ranges = {tp: r for tp, r in self._ranges.items() if tp.topic in existing}
-            now = _offsets(lookup, ranges)
-            moved = {
-                tp: now.get(tp)
-                for tp, r in ranges.items()
-                # An earlier call without an answer may have committed.
-                if now.get(tp) != self._before.get(tp) and not (self._tried and now.get(tp) == r.until)
-            }
-            if moved:
-                tp, offset = next(iter(sorted(moved.items())))
-                raise BookmarkMovedError(
-                    topic=tp.topic,
-                    partition=tp.partition,
-                    group_id=self._group_id,
-                    before=self._before.get(tp),
-                    committed=offset,
-                )
-            self._tried = True
-            # Deliberate: also unchanged offsets.  Brokers may delete an offset some time after its last commit.
-            lookup.commit({tp: (r.until, self._note(tp)) for tp, r in ranges.items()})
-        self._committed = True
+            while not self._committed:
+                try:
+                    self._commit(lookup)
+                    self._committed = True
+                except TryAgainError as failed:
+                    if time.monotonic() >= until_s:
+                        raise BrokerError(
+                            f"The group {self._group_id!r} has not committed within {_PATIENCE_S:g} s, or has not "
+                            f"answered ({failed}). Call commit() again."
+                        ) from None
+                    time.sleep(_PAUSE_S)
+
+    def _commit(self, lookup: RangeLookup) -> None:
+        lookup.check_group()
+        existing = self._existing_topics(lookup)
+        ranges = {tp: r for tp, r in self._ranges.items() if tp.topic in existing}
+        now = _offsets(lookup, ranges)
+        moved = {
+            tp: now.get(tp)
+            for tp, r in ranges.items()
+            # An earlier commit without an answer may have succeeded.
+            if now.get(tp) != self._before.get(tp) and not (self._tried and now.get(tp) == r.until)
+        }
+        if moved:
+            tp, offset = next(iter(sorted(moved.items())))
+            raise BookmarkMovedError(
+                topic=tp.topic,
+                partition=tp.partition,
+                group_id=self._group_id,
+                before=self._before.get(tp),
+                committed=offset,
+            )
+        self._tried = True
+        # Deliberate: also unchanged offsets.  Brokers may delete an offset some time after its last commit.
+        lookup.commit({tp: (r.until, self._note(tp)) for tp, r in ranges.items()})
 
     def _note(self, tp: TopicPartition) -> str:
         topic = self._topics[tp.topic]

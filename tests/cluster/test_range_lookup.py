@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from unittest.mock import MagicMock
 
 import pytest
 
 from pyspark_kafka_group.cluster import range_lookup
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.range_lookup import RangeLookup
 from pyspark_kafka_group.offsets.errors import BrokerError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -56,3 +58,12 @@ def test_a_question_is_repeated_as_often_as_the_user_wants(broker: FakeBroker, l
     lookup._attempts = 3
     with pytest.raises(BrokerError, match="did not answer 3 times"):
         lookup.check_group()
+
+
+def test_a_commit_without_a_clear_answer_is_sent_once(lookup: RangeLookup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program may commit meanwhile, so the bookmark has to look again."""
+    commit = MagicMock(side_effect=TryAgainError("no answer"))
+    monkeypatch.setattr(lookup._cluster, "commit", commit)
+    with pytest.raises(TryAgainError):
+        lookup.commit({TP: (Offset(25), "")})
+    assert commit.call_count == 1

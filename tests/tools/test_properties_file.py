@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_kafka_group.cluster.properties.client_config import connecting
 from pyspark_kafka_group.cluster.properties.secret_references import parse
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.tools.properties_file import as_librdkafka
+from pyspark_kafka_group.tools.properties_file import of_connection
 
 FILE = r"""
 # a comment
@@ -49,7 +50,7 @@ def test_any_text_is_read_without_an_error(text: str) -> None:
 
 def converted(**properties: str) -> dict[str, str]:
     given = {key.replace("_", "."): value for key, value in properties.items()}
-    return as_librdkafka(given, source="client.properties")
+    return connecting(of_connection(given, source="client.properties"))
 
 
 def test_what_says_nothing_of_the_connection_is_left_out() -> None:
@@ -105,17 +106,29 @@ def test_stores_that_only_java_reads_are_refused(kind: str | None) -> None:
     if kind:
         given["ssl.truststore.type"] = kind
     with pytest.raises(ConfigurationError, match="PEM file") as problem:
-        as_librdkafka(given, source="client.properties")
+        of_connection(given, source="client.properties")
     assert "s3cret" not in str(problem.value)
+
+
+def test_a_store_may_have_the_name_of_another_kind() -> None:
+    """Regression: names were translated twice, and the second time the kind of the store was missing."""
+    given = {
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": "/client.jks",
+        "ssl.keystore.password": "s3cret",
+    }
+    found = of_connection(given, source="x")
+    assert found == given
+    assert connecting(found)["ssl.keystore.location"] == "/client.jks"
 
 
 def test_librdkafkas_own_names_stay() -> None:
     given = {"bootstrap.servers": "a:1", "sasl.username": "alice", "ssl.ca.location": "/ca.pem"}
-    assert as_librdkafka(given, source="x") == given
+    assert of_connection(given, source="x") == given
 
 
 def test_references_are_left_to_what_opens_the_connection() -> None:
     given = {"bootstrap.servers": "a:1", "sasl.jaas.config": "${file:/secrets/login:jaas}"}
-    assert as_librdkafka(given, source="x") == given
+    assert of_connection(given, source="x") == given
     with pytest.raises(ConfigurationError, match=r"x: Option 'sasl\.password': it has a \$\{\.\.\.:\.\.\.\}"):
-        as_librdkafka({"sasl.password": "${vault:a}"}, source="x")
+        of_connection({"sasl.password": "${vault:a}"}, source="x")

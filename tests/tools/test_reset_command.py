@@ -88,6 +88,13 @@ def test_targets_are_resolved_and_kept_within_the_log(broker: FakeBroker, to: st
     assert ("The new offset is" in found.stderr) is clamped
 
 
+def test_it_counts_from_the_offsets_after_the_last_transaction(broker: FakeBroker) -> None:
+    """Regression: it counted from the offsets before a transaction that ended in the meantime."""
+    broker.answers[FETCH] = [committed(5), committed(8)]
+    found = run(broker, "--to", "-2", "--json")
+    assert new_offsets(found) == [6, 6]
+
+
 def test_a_time_is_the_first_record_since_and_the_end_if_there_is_none(broker: FakeBroker) -> None:
     broker.answers[LIST] = [listed(STARTS), listed(ENDS), listed({ORDERS[0]: 8, ORDERS[1]: -1})]
     assert new_offsets(run(broker, "--to", "@-1h", "--json")) == [8, 12]

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.properties.client_config import Properties
+from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.tools.analysis.group_records import (
@@ -81,11 +82,13 @@ class Entry:
     leader_epoch : int or None
         The leader epoch of the record before the offset.
     topic_id : str or None
-        The topic id, from the record or from our metadata.
+        The topic id, from the record or from the metadata of this project.
     query_id : str or None
         The query of this project that committed, from the metadata.
     owner : Owner or None
         The member that owned the partition, from the group's records.
+    by_bookmark : bool
+        Whether a bookmark has committed, from the metadata.
     member_count : int or None
         The number of members at that time; None if unknown.
     metadata : str
@@ -104,6 +107,7 @@ class Entry:
     topic_id: str | None = None
     query_id: str | None = None
     owner: Owner | None = None
+    by_bookmark: bool = False
     member_count: int | None = None
     metadata: str = ""
     reset: ResetNote | None = None
@@ -111,19 +115,30 @@ class Entry:
     @classmethod
     def of_commit(cls, metadata: str, *, topic_id: str | None, **fields: Any) -> Entry:
         """Return the entry of a commit, with the facts of its metadata."""
-        note = CommitNote.decode(metadata.rstrip("\0"))
+        stored = metadata.rstrip("\0")
+        note, bookmark = CommitNote.decode(stored), BookmarkNote.decode(stored)
+        noted = note or bookmark
         return cls(
             metadata=metadata,
-            topic_id=topic_id or (note.topic_id if note else None),
+            topic_id=topic_id or (noted.topic_id if noted else None),
             query_id=note.query_id if note else None,
-            reset=ResetNote.decode(metadata.rstrip("\0")) if note is None else None,
+            by_bookmark=bookmark is not None,
+            reset=ResetNote.decode(stored) if note is None else None,
             **fields,
         )
 
     @property
     def by_outsider(self) -> bool:
-        """Whether the committer was no member: an operator's tool, or a program that commits without joining."""
-        return self.query_id is None and self.owner is None and self.member_count == 0
+        """Whether the committer was no member: an operator's tool, or a program that commits without joining.
+
+        A bookmark never joins, but it commits what it has read.
+        """
+        return self.member_count == 0 and not self.by_reader
+
+    @property
+    def by_reader(self) -> bool:
+        """Whether a member or a bookmark has committed."""
+        return self.query_id is not None or self.owner is not None or self.by_bookmark
 
 
 class _LastCommit(NamedTuple):

@@ -124,7 +124,7 @@ def plan(inspection: Cluster, group_id: str, request: ResetRequest) -> list[Chan
             f"The group {group_id!r} has never committed offsets of {named(new)}. Check the names. Allow new topics "
             f"with --allow-new-topics, or leave them out with --topics."
         )
-    stable_offsets(inspection, group_id, partitions)
+    committed |= stable_offsets(inspection, group_id, partitions)  # a transaction may have ended since
     # Open transactions included, as in Kafka's own tool: the end of the log skips everything.
     logs = _Logs(
         answered(inspection.log_starts(partitions)), answered(inspection.log_ends(partitions, read_committed=False))

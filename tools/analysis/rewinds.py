@@ -79,7 +79,7 @@ class _PartitionState:
         self.last: int | None = None
         self.open: list[Rewind] = []
         self.ended: Entry | None = None
-        self.by_member = False  # whether a member, or a query of this project, has made the last commit
+        self.by_reader = False  # whether a member or a bookmark has made the last commit
 
     @property
     def topic_deleted(self) -> bool:
@@ -108,7 +108,7 @@ def find_incidents(entries: Iterable[Entry], *, since_ms: int | None = None) -> 
             found += [replace(rewind, topic_deleted=True) for rewind in state.open]
             state.last, state.open = None, []
         found += _step(state, entry, entry.offset)
-        state.ended, state.by_member = None, entry.query_id is not None or entry.owner is not None
+        state.ended, state.by_reader = None, entry.by_reader
     for state in partitions.values():
         found += [replace(rewind, topic_deleted=state.topic_deleted) for rewind in state.open]
         if state.ended and not state.topic_deleted:
@@ -132,7 +132,7 @@ def _step(state: _PartitionState, entry: Entry, offset: int) -> list[Incident]:
         else:
             ended = state.ended.move if state.ended else None
             state.open.append(Rewind(entry=entry, high=state.last, lowest=offset, ended=ended))
-    if entry.move is Move.FORTH and entry.by_outsider and state.by_member:
+    if entry.move is Move.FORTH and entry.by_outsider and state.by_reader:
         done.append(Gap(entry=entry))
     state.last = offset
     return done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyspark_kafka_group.cluster.cluster import Cluster
+from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -52,7 +53,8 @@ def starting_offsets(inspection: Cluster, group_id: str, wanted: PartitionChoice
     )
     committed = stable_offsets(inspection, group_id, partitions)
     for tp in partitions:
-        note = CommitNote.decode(committed[tp].metadata) if tp in committed else None
+        metadata = committed[tp].metadata if tp in committed else None
+        note = CommitNote.decode(metadata) or BookmarkNote.decode(metadata)
         if note is not None and differ(note.topic_id, topics[tp.topic].topic_id):
             raise ConfigurationError(
                 f"The topic {tp.topic!r} was created again since the group committed {tp}. Leave it out with --topics, "

@@ -129,7 +129,7 @@ def offsets_go_soon(facts: GroupFacts) -> Iterator[Finding]:
     minutes = (facts.cluster.broker or {}).get("offsets.retention.minutes", "")
     if not minutes.isdecimal():
         return
-    idle = facts.recent.idle_seconds if facts.recent else None
+    idle = facts.recent.idle_seconds if facts.recent and not facts.recent.own_expiry else None
     if facts.state == "Empty" and idle is not None and idle > _CLOSE * int(minutes) * 60:
         yield Finding(
             Severity.WARNING,
@@ -137,7 +137,7 @@ def offsets_go_soon(facts: GroupFacts) -> Iterator[Finding]:
             f"group {facts.group}",
             f"it has been unused for {_hours(idle)}, and the brokers keep its offsets for {_hours(int(minutes) * 60)} "
             f"(offsets.retention.minutes)",
-            "Start a member, or run 'kafka-group reset --to +0 --execute', which keeps the offsets for as long again",
+            "Start a member, or raise offsets.retention.minutes",
         )
     if int(minutes) * 60 < _SHORT_RETENTION_S:
         yield Finding(

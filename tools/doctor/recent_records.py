@@ -12,6 +12,7 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.group_records import (
     ClassicGroup,
     CommitRecord,
+    CommitTombstone,
     ConsumerGroupEpoch,
     ConsumerMember,
     GroupTombstone,
@@ -61,6 +62,8 @@ class RecentRecords:
         The last commits of each partition.
     idle_seconds : float or None
         Time since the last record; None if there is none.
+    own_expiry : bool
+        Whether each offset has a time of expiry from its commit, as a bookmark sets it: thousands of years ahead.
     """
 
     rebalances: int = 0
@@ -70,6 +73,7 @@ class RecentRecords:
     intervals: Mapping[TopicPartition, list[CommitInterval]] = field(default_factory=dict)
     windows: CommitWindows = field(default_factory=CommitWindows)
     idle_seconds: float | None = None
+    own_expiry: bool = False
 
 
 def recent(records: Iterable[LoggedRecord], topic_names: Mapping[str, str], *, now_ms: int) -> RecentRecords:
@@ -92,6 +96,7 @@ def recent(records: Iterable[LoggedRecord], topic_names: Mapping[str, str], *, n
     timeouts: dict[str, Timeouts] = {}
     last: dict[TopicPartition, tuple[CommitRecord, str | None]] = {}
     intervals: dict[TopicPartition, list[CommitInterval]] = defaultdict(list)
+    expiry: dict[TopicPartition, int | None] = {}
 
     def note_instance(instance_id: str | None, client: str) -> None:
         if instance_id is not None and clients[instance_id][-1:] != [client]:
@@ -119,7 +124,10 @@ def recent(records: Iterable[LoggedRecord], topic_names: Mapping[str, str], *, n
                     note_instance(consumer.instance_id, f"{consumer.client_id} at {consumer.host}")
             case GroupTombstone(member_id=str(member_id)):
                 timeouts.pop(member_id, None)
+            case CommitTombstone(tp=tp):
+                expiry.pop(tp, None)
             case CommitRecord() as commit:
+                expiry[commit.tp] = commit.expire_time_ms
                 owner = group_members.owner(commit.tp)
                 by = owner.member_id if owner else None
                 before, committer = last.get(commit.tp, (commit, None))
@@ -139,4 +147,5 @@ def recent(records: Iterable[LoggedRecord], topic_names: Mapping[str, str], *, n
         intervals=intervals,
         windows=windows,
         idle_seconds=idle_seconds,
+        own_expiry=bool(expiry) and None not in expiry.values(),
     )

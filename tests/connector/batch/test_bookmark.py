@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_kafka_group.batch import bookmark
 from pyspark_kafka_group.batch.bookmark import Bookmark
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_description import GroupMember
 from pyspark_kafka_group.errors import (
     ActiveGroupError,
@@ -212,6 +213,44 @@ def test_a_commit_without_an_answer_may_be_tried_again(lookup: FakeLookup) -> No
     lookup.stored[P0] = Offset(1)
     new.commit()  # no effect: the bookmark is committed
     assert lookup.stored == {P0: 1, P1: 7}
+
+
+def test_a_commit_that_fails_for_now_is_repeated_after_another_look(
+    lookup: FakeLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: it was sent again blindly, over the commit of another program."""
+    monkeypatch.setattr(bookmark, "_PAUSE_S", 0.0)
+    new, other = made(), made()
+    commit = lookup.commit
+    attempts = []
+    meanwhile: dict[TopicPartition, Offset] = {}
+
+    def unclear(offsets: dict[TopicPartition, tuple[Offset, str]]) -> None:
+        attempts.append(offsets)
+        if len(attempts) < 3:
+            lookup.stored |= meanwhile
+            raise TryAgainError("no answer")
+        commit(offsets)
+
+    monkeypatch.setattr(lookup, "commit", unclear)
+    new.commit()
+    assert len(attempts) == 3
+    assert lookup.stored == {P0: 5, P1: 7}
+    attempts.clear()
+    lookup.stored = {P0: Offset(2), P1: Offset(0)}
+    meanwhile = {P0: Offset(3)}
+    with pytest.raises(BookmarkMovedError):
+        other.commit()
+    assert len(attempts) == 1
+
+
+def test_a_commit_is_repeated_for_a_minute_at_most(lookup: FakeLookup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bookmark, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(bookmark, "_PAUSE_S", 0.0)
+    new = made()
+    lookup.problem = TryAgainError("COORDINATOR_LOAD_IN_PROGRESS")
+    with pytest.raises(BrokerError, match=r"within 0 s.*COORDINATOR_LOAD_IN_PROGRESS.*Call commit\(\) again"):
+        new.commit()
 
 
 def test_a_group_with_members_is_left_alone(lookup: FakeLookup) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode
@@ -31,6 +32,11 @@ def commit(offset: int, time_ms: int = 1_000, tp: TopicPartition = TP, metadata:
 def ours(offset: int, query_id: str = "query-1", topic_id: str | None = TOPIC_ID) -> Pair:
     note = CommitNote(query_id, topic_id, 1, Offset(0), "l")
     return commit(offset, metadata=note.encode())
+
+
+def by_bookmark(offset: int, topic_id: str | None = TOPIC_ID) -> Pair:
+    """Return a commit of a bookmark: brokers store it without a topic id, because it has a time of expiry."""
+    return commit(offset, metadata=BookmarkNote(topic_id, 2, 4).encode(), version=1)
 
 
 def gone(tp: TopicPartition = TP) -> Pair:
@@ -113,6 +119,12 @@ def test_the_offset_of_a_topic_that_is_gone_or_was_created_again_has_ended_with_
 def test_a_lower_offset_of_a_topic_that_was_created_again_did_not_go_back() -> None:
     assert moves(history(ours(5), ours(1, topic_id=OTHER_ID)))[-1] == (Move.RECREATED, 5, 1)
     assert moves(history(ours(5), commit(3), ours(1, topic_id=OTHER_ID)))[-1] == (Move.RECREATED, 3, 1)
+
+
+def test_the_topic_id_of_a_bookmark_is_in_its_metadata() -> None:
+    """Regression: the offset of a deleted topic looked like one that a user had deleted."""
+    assert [entry.move for entry in history(by_bookmark(9, OTHER_ID), gone())][-1] is Move.TOPIC_DELETED
+    assert [entry.move for entry in history(by_bookmark(9, OTHER_ID), by_bookmark(3))][-1] is Move.RECREATED
 
 
 def test_a_tombstone_of_what_was_not_there_says_nothing() -> None:

@@ -6,7 +6,17 @@ from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.tools.analysis.history import DEFAULT_RETENTION_S, Move
 from pyspark_kafka_group.tools.analysis.rewinds import EndedOffset, Gap, Rewind, find_incidents
-from tests.tools.analysis.test_history import OTHER_ID, Pair, commit, gone, group, group_empty, history, ours
+from tests.tools.analysis.test_history import (
+    OTHER_ID,
+    Pair,
+    by_bookmark,
+    commit,
+    gone,
+    group,
+    group_empty,
+    history,
+    ours,
+)
 
 
 def only_rewind(*pairs: Pair) -> Rewind:
@@ -82,6 +92,13 @@ def test_somebody_who_is_no_member_moves_on_what_members_read() -> None:
     (found,) = find_incidents(history(group("a"), commit(5), group_empty(), commit(50)))
     assert isinstance(found, Gap)
     assert (found.entry.previous, found.entry.offset) == (5, 50)
+
+
+def test_a_bookmark_that_continues_after_a_stream_leaves_no_gap() -> None:
+    """Regression: rewinds reported a gap for ever, although the bookmark had read the records."""
+    assert find_incidents(history(group("a"), ours(5), group_empty(), by_bookmark(50), by_bookmark(70))) == []
+    (gap,) = find_incidents(history(group_empty(), by_bookmark(50), commit(70)))
+    assert isinstance(gap, Gap)
 
 
 def test_programs_that_never_join_leave_no_gaps() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode
 from pyspark_kafka_group.tools.doctor.recent_records import CommitInterval, Timeouts, recent
 from tests.tools.analysis import records
@@ -63,6 +64,16 @@ def test_the_longest_times_between_two_commits_of_one_member_are_kept() -> None:
     assert recent(logged(*taken_over), {}, now_ms=NOW).intervals == {}
     nobody = [group(50), commit(40, 10), commit(30, 20)]
     assert recent(logged(*nobody), {}, now_ms=NOW).intervals == {}
+
+
+def test_the_offsets_of_a_bookmark_have_their_own_time_of_expiry() -> None:
+    lasting = 9, records.offset_key(), records.offset_value(5, version=1, expires=NOW * 9)
+    ended = 3, records.offset_key(tp=TopicPartition("orders", 1)), None
+    other = 4, records.offset_key(tp=TopicPartition("orders", 1)), records.offset_value(5)
+    assert recent(logged(lasting), {}, now_ms=NOW).own_expiry
+    assert not recent(logged(lasting, other), {}, now_ms=NOW).own_expiry
+    assert recent(logged(lasting, other, ended), {}, now_ms=NOW).own_expiry
+    assert not recent((), {}, now_ms=NOW).own_expiry
 
 
 def test_a_group_without_records_was_never_used() -> None:

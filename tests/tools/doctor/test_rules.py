@@ -262,6 +262,7 @@ def test_offsets_that_go_soon() -> None:
     finding = one(state="Empty", members=(), recent=idle)
     assert finding.code == "OFFSETS_EXPIRE_SOON"
     assert found(recent=idle) == [], "it has members, and is only quiet"
+    assert found(state="Empty", members=(), recent=replace(idle, own_expiry=True)) == [], "regression: of a bookmark"
 
 
 def test_missing_rights() -> None:
