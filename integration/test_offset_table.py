@@ -322,7 +322,14 @@ def create_and_count(url: str) -> tuple[sa.Engine, Any]:
     return engine, count
 
 
-def test_a_batch_is_written_once_however_its_rows_are_spread(spark: SparkSession, database_url: str) -> None:
+@pytest.mark.parametrize("by_id", [True, False], ids=["", "Spark 4.0"])
+def test_a_batch_is_written_once_however_its_rows_are_spread(
+    spark: SparkSession, database_url: str, monkeypatch: pytest.MonkeyPatch, *, by_id: bool
+) -> None:
+    """Regression: without ``repartitionById``, which Spark 4.0 lacks, the first write ended with an AttributeError."""
+    if not by_id and hasattr(DataFrame, "repartitionById"):
+        for kind in {type(records(spark)), DataFrame}:
+            monkeypatch.delattr(kind, "repartitionById")
     _, count = create_and_count(database_url)
     offsets = OffsetTable(database_url, "etl")
     write = into("orders", columns=["topic", "partition", "offset"])

@@ -199,8 +199,9 @@ class LakeTable:
                 f"TABLE ... ADD COLUMNS, or do not select it. The columns {', '.join(RECORD_COLUMNS)} are necessary: "
                 f"they show which records the table has."
             )
+        # The last row: the columns come first, and one may have this name.
         details = spark.sql(f"DESCRIBE TABLE EXTENDED {self._table}").where("col_name = 'Provider'").collect()
-        found = details[0]["data_type"].lower() if details else "unknown"
+        found = details[-1]["data_type"].lower() if details else "unknown"
         if found not in FORMATS:
             raise ConfigurationError(
                 f"LakeTable: {self._table} has the format {found}. Use a table of Delta or Iceberg: their commits are "

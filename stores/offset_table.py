@@ -301,7 +301,9 @@ class OffsetTable:
         from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
         task = F.pmod(F.hash("topic"), F.lit(_TOPIC_HASHES)) + F.col("partition")
-        return batch.repartitionById(self._connections, task).sortWithinPartitions("topic", "partition", "offset")
+        # Spark 4.0 only spreads by the hash of the number, which is less even.
+        spread = getattr(batch, "repartitionById", batch.repartition)
+        return spread(self._connections, task).sortWithinPartitions("topic", "partition", "offset")
 
     def _task(self, work: Work) -> Any:
         database = self._database  # only this and the work are sent to executors

@@ -16,7 +16,7 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.session.running_batch import RunningBatch
 from pyspark_kafka_group.stores import LakeTable, lake_table
 from pyspark_kafka_group.stores.errors import LakeConflictError, RefusedRecordError, TableBehindError
-from pyspark_kafka_group.stores.lake_formats import LakeWrite, inside
+from pyspark_kafka_group.stores.lake_formats import FORMATS, LakeWrite, inside
 from pyspark_kafka_group.stores.lake_history import Commit, Span
 from pyspark_kafka_group.stores.lake_table import is_conflict, refusal, spans_of
 
@@ -168,6 +168,15 @@ def test_the_history_is_read_once_in_a_run_and_before_an_error() -> None:
     target.commits.return_value = [gone]
     with pytest.raises(TableBehindError, match="orders-0 5 to 8"):
         check("two", 20)
+
+
+def test_a_column_with_the_name_of_a_property_does_not_hide_the_format() -> None:
+    """Regression: the type of a column ``Provider`` was taken for the format of the table."""
+    spark = MagicMock()
+    spark.table.return_value.columns = ["Provider", "topic", "partition", "offset"]
+    described = spark.sql.return_value.where.return_value
+    described.collect.return_value = [{"data_type": "string"}, {"data_type": "delta"}]
+    assert type(LakeTable("t")._format(spark, ["topic"])) is FORMATS["delta"]
 
 
 def test_it_travels_to_the_server_of_spark_connect() -> None:
