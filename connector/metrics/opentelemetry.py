@@ -34,7 +34,7 @@ _SCOPE = "pyspark_kafka_group"
 _ONE_COLLECTION_S = 0.5
 
 # The units in OpenTelemetry.  A counted thing is in braces.
-_UNITS = {"seconds": "s", "records per second": "{record}/s", "number": "1", "offset": "{offset}"}
+_UNITS = {"seconds": "s", "batches": "{batch}", "records per second": "{record}/s", "number": "1", "offset": "{offset}"}
 
 
 class OpenTelemetryExporter:

@@ -46,7 +46,7 @@ def from_progress(progress: StreamingQueryProgress | Json | str | None) -> tuple
     ValueError
         If it is a text that is not JSON.
     """
-    return _of(progress, lambda report: report)
+    return of_reports(progress, lambda report: report)
 
 
 def current(query: StreamingQuery) -> tuple[SourceMetrics, ...]:
@@ -61,22 +61,19 @@ def current(query: StreamingQuery) -> tuple[SourceMetrics, ...]:
     query : StreamingQuery
         Any query that was started in this process.
     """
-    return fresh(query.lastProgress)
+    return of_reports(query.lastProgress, lambda report: answer_of(report) or report)
 
 
-def fresh(progress: StreamingQueryProgress | Json | str | None) -> tuple[SourceMetrics, ...]:
-    """Return the metrics of the sources in a progress, like :func:`from_progress`, but with their current reports."""
-    return _of(progress, _ask)
-
-
-def _ask(report: Json) -> Json:
+def answer_of(report: Json) -> Json | None:
+    """Return the current report of a source that has made a report; None without an answer."""
     address = report.get("control")
-    return (ask_for_report(address) if isinstance(address, str) else None) or report
+    return ask_for_report(address) if isinstance(address, str) else None
 
 
-def _of(
+def of_reports(
     progress: StreamingQueryProgress | Json | str | None, newest: Callable[[Json], Json]
 ) -> tuple[SourceMetrics, ...]:
+    """Return the metrics of the sources in a progress; ``newest`` returns a newer report of a source, or the same."""
     if progress is None:
         return ()
     shown = _plain(progress)

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import (
@@ -20,7 +21,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from pyspark_kafka_group.metrics.metric import Sample
-from pyspark_kafka_group.metrics.progress import fresh
+from pyspark_kafka_group.metrics.progress import Json, answer_of, of_reports
 from pyspark_kafka_group.metrics.source_metrics import SourceMetrics
 from pyspark_kafka_group.metrics.table import samples
 
@@ -37,6 +38,7 @@ class RunningQueries:
         self._progress: dict[str, str] = {}
         self._looked_at = float("-inf")
         self._sources: tuple[SourceMetrics, ...] = ()
+        self._reports: dict[tuple[str, str], Json] = {}  # the newest report of each source, by run and address
         # Guards the fields above.  Never held during a request to a source.
         self._lock = threading.Lock()
 
@@ -49,12 +51,14 @@ class RunningQueries:
         """Forget a run that has ended."""
         with self._lock:
             self._progress.pop(run_id, None)
+            self._reports = {key: report for key, report in self._reports.items() if key[0] != run_id}
             self._sources = tuple(source for source in self._sources if source.run_id != run_id)
 
     def clear(self) -> None:
         """Forget all runs."""
         with self._lock:
             self._progress.clear()
+            self._reports.clear()
             self._sources = ()
 
     def samples(self, *, per_partition: bool, max_age_s: float = 0.0) -> Iterator[Sample]:
@@ -76,12 +80,34 @@ class RunningQueries:
             if time.monotonic() - self._looked_at < max_age_s:
                 return self._sources
             known = dict(self._progress)
-        found = tuple(source for progress in known.values() for source in fresh(progress))
+        found = tuple(
+            source
+            for run_id, progress in known.items()
+            for source in of_reports(progress, partial(self._newest, run_id))
+        )
         with self._lock:
             # A query may have ended meanwhile.  Its metrics must not return.
             self._sources = tuple(source for source in found if source.run_id in self._progress)
             self._looked_at = time.monotonic()
             return self._sources
+
+    def _newest(self, run_id: str, report: Json) -> Json:
+        """Return the current report of a source, or its newest known one: counters must not go back within a run."""
+        address = report.get("control")
+        if not isinstance(address, str):
+            return report
+        answer, key = answer_of(report), (run_id, address)
+        with self._lock:
+            found = max((one for one in (answer, self._reports.get(key), report) if one), key=_events)
+            if run_id in self._progress:
+                self._reports[key] = found
+        return found
+
+
+def _events(report: Json) -> int:
+    """Return how many events a report counts.  The newer of two reports never has fewer."""
+    counts = report.get("events")
+    return sum(counts.values()) if isinstance(counts, dict) else -1
 
 
 class MetricsListener(StreamingQueryListener):

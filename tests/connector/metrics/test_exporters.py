@@ -138,6 +138,23 @@ def test_a_scrape_asks_the_source_for_what_it_knows_now(session: Session) -> Non
         control.close()
 
 
+def test_counters_do_not_go_back_while_a_source_does_not_answer(session: Session) -> None:
+    """Regression: the last progress took its place, which may be hours old, and alerts on rates fired."""
+    report = {**REPORT, "events": {**REPORT["events"], "committed": 9}}
+    control = ControlSocket(lambda _: True, lambda _: None, lambda: report)
+    try:
+        registry = CollectorRegistry()
+        PrometheusExporter(session.spark, registry=registry)
+        session.show(progress(source({**REPORT, "control": control.address})))
+        assert scraped(registry)["kafka_group_commit_total", "etl", ""] == 9
+    finally:
+        control.close()
+    assert scraped(registry)["kafka_group_commit_total", "etl", ""] == 9
+    session.end("run-1")
+    session.show(progress(source({**REPORT, "control": control.address})))
+    assert scraped(registry)["kafka_group_commit_total", "etl", ""] == 5
+
+
 def observed(reader: InMemoryMetricReader) -> dict[str, dict[str, float]]:
     """Return the collected values by name, and by the labels beside those of the source."""
     data = reader.get_metrics_data()
