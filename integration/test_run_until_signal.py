@@ -132,6 +132,7 @@ def test_a_signal_in_the_middle_of_batches_lets_them_finish(
     time.sleep(2)
     assert [running.rows(name) for name in names] == [[]] * queries, "the batches wait"
     for name in names:
+        kafka.produce(name, ["for the next run"], partition=0)
         running.release(name)
     assert running.wait() == 0, running.log
     assert "clean" in running.log.splitlines()

@@ -65,6 +65,12 @@ def sources_of(progress: str) -> list[Source]:
     return found + [source for source in named if source.address not in known]
 
 
+def has_only_others(progress: str) -> bool:
+    """Return whether a progress, which is JSON text, certainly shows no ``kafka-group`` source."""
+    ends = [source.get("endOffset") for source in json.loads(progress)["sources"]]
+    return bool(ends) and all(end is not None and "query" not in (json_object(end) or {}) for end in ends)
+
+
 def query_of(offset: Json | None) -> str | None:
     """Return the id of the query in an offset of this source, the second address of its socket; None for others."""
     query = None if offset is None or "topics" not in offset else offset.get("query")

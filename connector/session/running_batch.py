@@ -10,6 +10,7 @@ Runs in the driver's Python; with Spark Connect in the Python that its server st
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +25,9 @@ from pyspark_kafka_group.session.connect import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_log = logging.getLogger(__name__)
 
 _QUERY_ID = "sql.streaming.queryId"
 """The local property in which Spark notes the query that a thread of the driver works for."""
@@ -124,12 +128,26 @@ def _ends(batch: DataFrame) -> Iterator[_End]:
         # The property is missing in a thread of the user's own, and the session is another one if the rows were
         # made into a new DataFrame.
         if query.id().toString() == name or query.sparkSessionForStream().equals(session):
-            before, entries = query.committedOffsets(), query.availableOffsets().iterator()
-            while entries.hasNext():
-                entry = entries.next()
-                known, end = before.get(entry._1()), entry._2().json()
-                yield _End(json_object(end), new=not (known.isDefined() and known.get().json() == end))
+            yield from _ends_of(query)
             return
+
+
+def _ends_of(execution: Any) -> Iterator[_End]:
+    before, entries = execution.committedOffsets(), execution.availableOffsets().iterator()
+    while entries.hasNext():
+        entry = entries.next()
+        known, end = before.get(entry._1()), entry._2().json()
+        yield _End(json_object(end), new=not (known.isDefined() and known.get().json() == end))
+
+
+def planned_ends(query: StreamingQuery) -> list[Any]:
+    """Return the ends of the newest planned batch, one for each source; empty before the first.  Not with Connect."""
+    started: Any = query
+    try:
+        return [end.document for end in _ends_of(started._jsq.streamingQuery())]
+    except Exception as problem:  # Deliberate: no public name leads there (4.3.0), and the query may have ended
+        _log.debug("the planned batch is not known: %r", problem)
+        return []
 
 
 def _logged_ends(batch: DataFrame, batch_id: int, checkpoint: str | None) -> Iterator[_End]:

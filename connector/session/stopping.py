@@ -12,8 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_kafka_group.control.client import TELL_PATIENCE_S, Ask, ask_to_stop, tell_finished
-from pyspark_kafka_group.control.messages import Source, sources_of
+from pyspark_kafka_group.control.messages import Source, has_only_others, query_of, sources_of
 from pyspark_kafka_group.session.connect import is_remote, way_to
+from pyspark_kafka_group.session.running_batch import planned_ends
 from pyspark_kafka_group.wire.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ _PROGRESS_PAUSE_S = 0.1
 
 # The same through Spark Connect, where a look is a request over the network.
 _REMOTE_PROGRESS_PAUSE_S = 0.5
+
+# How much longer than the batch the answer of a source may take.
+_ANSWER_S = 2.0
 
 
 def stop(query: StreamingQuery, timeout_s: float) -> bool:
@@ -54,17 +58,25 @@ def stop(query: StreamingQuery, timeout_s: float) -> bool:
     deadline = Deadline.after(min(timeout_s, _LONGEST_S))
     try:
         sources = _sources(query)
-        while not sources and query.isActive and not deadline.passed:
-            time.sleep(_PROGRESS_PAUSE_S)  # the first progress comes with the end of the first batch
+        while not sources and query.isActive and not deadline.passed and not _reads_others(query):
+            time.sleep(_PROGRESS_PAUSE_S)  # no batch is planned, or it is the first one, through Spark Connect
             sources = _sources(query)
         ask = way_to(query)
         # All at once: a source that has stopped planning must not wait while another one plans one more batch.
         with _telling_what_finishes(query, ask):
             asked = [begin(partial(ask_to_stop, source.address, deadline, ask)) for source in sources]
-            stopped = [one.result() for one in asked]
+            stopped = [_answer(one, deadline) for one in asked]
     finally:
         query.stop()  # also on Ctrl-C: a query whose member has left reads nothing, and fails within a minute
-    return bool(stopped) and all(stopped)
+    return all(stopped) if stopped else _reads_others(query)
+
+
+def _answer(asked: Future[bool], deadline: Deadline) -> bool:
+    """Return whether a source has stopped; not after the deadline, if its answer waits for a free task slot."""
+    try:
+        return asked.result(deadline.left_s + _ANSWER_S)
+    except TimeoutError:
+        return False
 
 
 def begin(call: Callable[[], T]) -> Future[T]:
@@ -85,9 +97,18 @@ def begin(call: Callable[[], T]) -> Future[T]:
 
 
 def _sources(query: StreamingQuery) -> list[Source]:
-    """Return the ``kafka-group`` sources that the last progress shows."""
+    """Return the ``kafka-group`` sources that the last progress shows, or the first batch of a run."""
     progress = query.lastProgress
-    return [] if progress is None else sources_of(progress.json)
+    if progress is not None:
+        return sources_of(progress.json)
+    named = [] if is_remote(query) else [query_of(end) for end in planned_ends(query)]
+    return [Source(address=name, end=None) for name in dict.fromkeys(named) if name is not None]
+
+
+def _reads_others(query: StreamingQuery) -> bool:
+    """Return whether the last progress shows only sources of other kinds."""
+    progress = query.lastProgress
+    return progress is not None and has_only_others(progress.json)
 
 
 @contextmanager

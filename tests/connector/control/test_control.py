@@ -25,6 +25,7 @@ from pyspark_kafka_group.control.client import ask_for_batch, ask_for_report, te
 from pyspark_kafka_group.control.messages import Source, ranges_from_json, ranges_to_json, sources_of
 from pyspark_kafka_group.control.relay_reader import SCHEMA
 from pyspark_kafka_group.control.server import ControlSocket
+from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -99,6 +100,46 @@ def test_a_source_process_that_has_ended_is_not_waited_for(tmp_path: Path) -> No
 
 def test_a_query_without_progress_is_stopped_in_the_end() -> None:
     assert not stopped(FakeQuery(), timeout_s=0.3)
+
+
+def test_a_stop_in_the_first_batch_reaches_the_source_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: without a progress the source was asked only after that batch, and had planned another one."""
+    asked: list[str] = []
+
+    def ask(address: str, *_: object) -> bool:
+        asked.append(address)
+        return True
+
+    ends = [{"version": 2, "query": "id-1", "topics": {}}, None, {"version": 2, "query": "id-1", "topics": {}}]
+    monkeypatch.setattr("pyspark_kafka_group.session.stopping.planned_ends", lambda _: ends)
+    monkeypatch.setattr("pyspark_kafka_group.session.stopping.ask_to_stop", ask)
+    assert stopped(FakeQuery())
+    assert asked == ["id-1"]
+
+
+def test_an_answer_that_does_not_come_does_not_delay_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: through Spark Connect the answer waits for a free task slot, and so the stop had no limit."""
+    released = threading.Event()
+    monkeypatch.setattr("pyspark_kafka_group.session.stopping._ANSWER_S", 0.1)
+    monkeypatch.setattr("pyspark_kafka_group.session.stopping.ask_to_stop", lambda *_: released.wait(60))
+    begin = time.monotonic()
+    assert not stopped(FakeQuery({"control": "somewhere"}), timeout_s=0.1)
+    assert time.monotonic() - begin < 30
+    released.set()
+
+
+def test_a_query_of_other_sources_is_stopped_at_once() -> None:
+    """Regression: run_until_signal waited for its whole timeout, and then warned of records that are repeated."""
+    query = FakeQuery()
+    sources = [{"endOffset": 5, "latestOffset": None}, {"endOffset": '{"orders": {"0": 5}}', "latestOffset": None}]
+    query.lastProgress = SimpleNamespace(json=json.dumps({"sources": sources}))
+    begin = time.monotonic()
+    assert stopped(query, timeout_s=60)
+    assert time.monotonic() - begin < 30
+    sources.append({"endOffset": json.dumps(INITIAL.to_json()), "latestOffset": None})
+    query = FakeQuery()
+    query.lastProgress = SimpleNamespace(json=json.dumps({"sources": sources}))
+    assert not stopped(query, timeout_s=0.3), "the source has not planned a batch yet"
 
 
 def test_nonsense_does_not_end_the_socket(listening: Callable[..., ControlSocket]) -> None:
