@@ -6,6 +6,7 @@ Every value that differs from Kafka's default is here to make tests quick or sma
 from __future__ import annotations
 
 import base64
+import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -196,9 +197,11 @@ def _sasl(users: Mapping[str, str]) -> dict[str, str]:
 
 
 def _tls(files: TlsFiles) -> dict[str, str]:
-    properties = {"keystore.type": "PEM", "keystore.location": str(files.certificate)}
+    # A broker runs in another folder.
+    properties = {"keystore.type": "PEM", "keystore.location": str(files.certificate.absolute())}
     if files.authority is not None:
-        properties |= {"truststore.type": "PEM", "truststore.location": str(files.authority), "client.auth": "required"}
+        properties |= {"truststore.type": "PEM", "truststore.location": str(files.authority.absolute())}
+        properties["client.auth"] = "required"
     return {f"listener.name.secured.ssl.{name}": value for name, value in properties.items()}
 
 
@@ -207,4 +210,5 @@ def _quote(text: str) -> str:
 
 
 def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
+    # Java reads such a file as ISO-8859-1.  The escapes of JSON are also those of a properties file.
+    return json.dumps(value)[1:-1]

@@ -180,6 +180,26 @@ class Kafka(ABC):
         """Start a broker again with its port and data, after a clean stop if it runs."""
         raise UnsupportedFaultError(self, f"restart broker {broker_id}", _USE_LOCAL)
 
+    def move(self, broker_id: int, port: int) -> None:
+        """Restart a broker with another port for clients."""
+        del port
+        raise UnsupportedFaultError(self, f"move broker {broker_id}", "use LocalKafka for this test")
+
+    def set_round_trip_ms(self, broker_id: int, milliseconds: int) -> None:
+        """Delay each answer of a broker; 0 undoes it."""
+        del milliseconds
+        raise UnsupportedFaultError(self, f"delay the answers of broker {broker_id}", _USE_MOCK)
+
+    def push_errors(self, api_key: int, *errors: int) -> None:
+        """Answer the next requests of one kind with these errors."""
+        del errors
+        raise UnsupportedFaultError(self, f"answer requests {api_key} with errors", _USE_MOCK)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Delete the records of a partition below an offset."""
+        del before
+        raise UnsupportedFaultError(self, f"delete records of {topic}-{partition}", _USE_MOCK)
+
     def log_tail(self, lines: int = 100) -> str:
         """Return the last lines of the brokers' logs, for the report of a failed test; empty if there is no log."""
         del lines
@@ -235,6 +255,7 @@ class ExistingKafka(Kafka):
 
 
 _USE_LOCAL = "use LocalKafka or ContainerKafka for this test"
+_USE_MOCK = "use MockKafka for this test"
 
 
 def await_metadata(

@@ -46,9 +46,10 @@ class Record(NamedTuple):
 
 def produce(servers: str, topic: str, values: Iterable[Data | tuple[Data, Data]], partition: int | None) -> None:
     """Write records as :meth:`.kafka.Kafka.produce` does."""
-    from confluent_kafka import Producer
+    from confluent_kafka import KafkaException, Producer
 
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 2})
+    settings = {"enable.idempotence": True, "linger.ms": 5, "log_level": 2, "partitioner": "murmur2_random"}  # Java's
+    producer = Producer({"bootstrap.servers": _some(servers), **settings})
     _check_topic(topic, producer)
     problems: list[KafkaError] = []
 
@@ -60,7 +61,11 @@ def produce(servers: str, topic: str, values: Iterable[Data | tuple[Data, Data]]
     number = 0
     for number, one in enumerate(values, 1):
         key, value = one if isinstance(one, tuple) else (None, one)
-        producer.produce(topic, key=key, value=value, partition=chosen, on_delivery=delivered)
+        try:
+            producer.produce(topic, key=key, value=value, partition=chosen, on_delivery=delivered)
+        except KafkaException as refused:
+            problem = f"record {number} was not written to topic {topic!r}: {refused.args[0].str()}"
+            raise KafkaTestingError(problem) from None
         if number % _RECORDS_PER_FLUSH == 0:
             producer.flush(_TIMEOUT_S)
     unsent = producer.flush(_TIMEOUT_S)
@@ -77,7 +82,7 @@ def read(servers: str, topic: str, isolation_level: str) -> list[Record]:
 
     consumer = Consumer(
         {
-            "bootstrap.servers": servers,
+            "bootstrap.servers": _some(servers),
             "group.id": "reader",  # the client wants one; it neither joins nor commits
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -109,10 +114,22 @@ def _records(consumer: Consumer, topic: str, unfinished: set[int]) -> Iterator[R
             problem = error.str()  # the client tries again
 
 
+def _some(servers: str) -> str:
+    if not servers:
+        raise KafkaTestingError("all brokers are down or paused: restart() or resume() one")
+    return servers
+
+
 def _check_topic(topic: str, client: Consumer | Producer) -> list[int]:
     """Return the partitions of a topic; raises if it does not exist."""
-    # Deliberate: all topics.  To ask for one by its name creates it on clusters that auto-create.
-    found = client.list_topics(timeout=_TIMEOUT_S).topics.get(topic)
+    from confluent_kafka import KafkaException
+
+    try:
+        # Deliberate: all topics.  To ask for one by its name creates it on clusters that auto-create.
+        found = client.list_topics(timeout=_TIMEOUT_S).topics.get(topic)
+    except KafkaException as failed:
+        problem = f"the brokers do not answer: {failed.args[0].str()}. Check their address, or restart() one"
+        raise KafkaTestingError(problem) from None
     if found is None:
         raise KafkaTestingError(f"topic {topic!r} does not exist: create it with create_topic()")
     return sorted(found.partitions)

@@ -49,7 +49,14 @@ def test_passwords_survive_both_layers_of_quoting() -> None:
     properties = broker_properties(1, ports, DATA, sasl_users={"alice": 'a"b\\c'})
     jaas = properties["listener.name.secured.plain.sasl.jaas.config"]
     assert jaas.endswith(' required user_alice="a\\"b\\\\c";')
-    assert 'user_alice="a\\\\"b\\\\\\\\c";' in render(properties)
+    assert r"user_alice=\"a\\\"b\\\\c\";" in render(properties)
+
+
+def test_java_reads_every_character_of_a_setting() -> None:
+    """Regression: Java reads such a file as ISO-8859-1, so folders and passwords with other characters were wrong."""
+    text = render({"log.dirs": "/home/jos\u00e9/\U0001f680"})
+    assert text.isascii()
+    assert r"/home/jos\u00e9/\ud83d\ude80" in text
 
 
 def test_cluster_ids_have_kafkas_form_and_differ() -> None:

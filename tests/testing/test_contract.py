@@ -70,6 +70,34 @@ def test_the_brokers_of_an_existing_cluster_are_not_hurt(fault: str) -> None:
         getattr(cluster, fault)(1)
 
 
+@pytest.mark.parametrize(
+    ("fault", "arguments", "has_it"),
+    [
+        ("move", (1, 9099), "LocalKafka"),
+        ("set_round_trip_ms", (1, 50), "MockKafka"),
+        ("push_errors", (1, 6), "MockKafka"),
+        ("delete_records", ("orders", 0, 5), "MockKafka"),
+    ],
+)
+def test_a_fault_that_a_broker_cannot_do_has_its_error(fault: str, arguments: tuple[object, ...], has_it: str) -> None:
+    """Regression: it was an AttributeError."""
+    with pytest.raises(UnsupportedFaultError, match=f"use {has_it}"):
+        getattr(ContainerKafka("image"), fault)(*arguments)
+
+
+def test_records_of_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: it was an error of librdkafka, without a remedy."""
+    monkeypatch.setattr("pyspark_kafka_group.testing.records._TIMEOUT_S", 0.3)
+    [port] = free_ports(1)
+    cluster = ExistingKafka(f"127.0.0.1:{port}")
+    for use in (lambda: cluster.produce("orders", ["a"]), lambda: cluster.read("orders")):
+        with pytest.raises(KafkaTestingError, match="the brokers do not answer"):
+            use()
+    monkeypatch.setattr(ExistingKafka, "_answering_servers", lambda _: [])
+    with pytest.raises(KafkaTestingError, match="all brokers are down or paused"):
+        cluster.read("orders")
+
+
 def test_an_existing_cluster_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     [port] = free_ports(1)
     monkeypatch.setattr("pyspark_kafka_group.testing.kafka._REACH_TIMEOUT_S", 0.3)

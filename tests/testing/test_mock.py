@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pyspark_kafka_group.testing import KafkaTestingError, MockKafka, Record, UnsupportedFaultError
+from tests.connector.writing.murmur2 import MURMUR2
 
 TIMEOUT_S = 15.0
 PRODUCE, LIST_OFFSETS = 0, 2
@@ -84,6 +85,14 @@ def test_records_with_a_key_have_one_partition(mock: MockKafka) -> None:
     found = mock.read("t")
     assert [record.value for record in found] == [str(n).encode() for n in range(25_000)]
     assert len({record.partition for record in found}) == 1
+
+
+def test_keys_go_where_javas_producer_puts_them(mock: MockKafka) -> None:
+    """Regression: librdkafka's own partitioner chose, so a pipeline and its test had keys in different partitions."""
+    mock.create_topic("t", 7)
+    mock.produce("t", [(key, "v") for key in MURMUR2])
+    found = {record.key: record.partition for record in mock.read("t")}
+    assert found == {key: (value & 0x7FFFFFFF) % 7 for key, value in MURMUR2.items()}
 
 
 def test_an_empty_topic_has_no_records(mock: MockKafka) -> None:
