@@ -147,7 +147,7 @@ def parse_options(
     OptionError
         If an option is unknown or malformed, or not allowed in this kind of read.  The error names the first one.
     """
-    given = _with_databricks(_by_name(options))
+    given = by_name(options)
     for key in given:
         if impossible is not None and key in impossible:
             raise OptionError(*impossible[key])
@@ -161,13 +161,19 @@ def parse_options(
     return parsed
 
 
-def _by_name(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options by names in lower case.  Refuse two values of one option."""
+def by_name(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options by names in lower case, with this source's names for Databricks' own options.
+
+    Raises
+    ------
+    OptionError
+        If an option is given twice, with different values.
+    """
     given: dict[str, str] = {}
     for key, value in options.items():
         if given.setdefault(key.lower(), value) != value:
             raise OptionError(key, "it is given twice, with different values.", "Remove one.")
-    return given
+    return _with_databricks(given)
 
 
 def _with_databricks(given: Mapping[str, str]) -> dict[str, str]:

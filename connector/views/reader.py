@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark_kafka_group.cluster.cluster import Cluster, connect
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.errors import BrokerError, OptionError
-from pyspark_kafka_group.options.option import kafka_properties
+from pyspark_kafka_group.options.option import by_name, kafka_properties
 from pyspark_kafka_group.options.property_checks import check_properties
 from pyspark_kafka_group.options.table import OPTIONS
 from pyspark_kafka_group.views.schemas import MOMENTS, names
@@ -36,7 +36,7 @@ class KafkaGroupViewReader(DataSourceReader):
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        given = {key.lower(): value for key, value in options.items()}
+        given = by_name(options)
         written = {option.name.lower(): option.name for option in OPTIONS}
         self._view = given["show"].strip().lower()
         self._properties = kafka_properties(given)

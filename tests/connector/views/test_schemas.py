@@ -87,6 +87,12 @@ def test_the_lag_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [part["lag_seconds"] for part in undated] == [None, None], "the view is shown all the same"
 
 
+def test_a_view_logs_in_with_the_options_of_databricks() -> None:
+    """Regression: they were refused, although a stream with the same options works."""
+    reader = KafkaGroupViewReader({**GIVEN, "show": "lag", "databricks.serviceCredential": "shop"})
+    assert reader._properties["sasl.oauthbearer.provider"] == "databricks:shop"
+
+
 def test_another_view() -> None:
     with pytest.raises(OptionError, match=r"'latency' is not a view\. Write lag, members, history, rewinds"):
         names("latency")
