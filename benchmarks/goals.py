@@ -187,6 +187,10 @@ GOALS = (
         True,
         {"100 records/s": 0.6, "10,000 records/s": 0.815},
     ),
+    *(
+        Goal(f"From topic to topic, {p} over Spark's", "kafka_to_kafka", "", f"{p}_ms", OURS, BUILTIN, 1.0, True, {})
+        for p in ("p50", "p99")
+    ),
     Goal(
         "Hand-over of applications, p50, s",
         "scaling",
