@@ -68,7 +68,9 @@ def sources_of(progress: str) -> list[Source]:
 def has_only_others(progress: str) -> bool:
     """Return whether a progress, which is JSON text, certainly shows no ``kafka-group`` source."""
     ends = [source.get("endOffset") for source in json.loads(progress)["sources"]]
-    return bool(ends) and all(end is not None and "query" not in (json_object(end) or {}) for end in ends)
+    return bool(ends) and all(
+        end is not None and not {"query", "topics"} <= (json_object(end) or {}).keys() for end in ends
+    )
 
 
 def query_of(offset: Json | None) -> str | None:

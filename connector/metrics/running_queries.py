@@ -107,7 +107,7 @@ class RunningQueries:
 def _events(report: Json) -> int:
     """Return how many events a report counts.  The newer of two reports never has fewer."""
     counts = report.get("events")
-    return sum(counts.values()) if isinstance(counts, dict) else -1
+    return sum(count for count in counts.values() if isinstance(count, int)) if isinstance(counts, dict) else -1
 
 
 class MetricsListener(StreamingQueryListener):

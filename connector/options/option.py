@@ -167,7 +167,7 @@ def by_name(options: Mapping[str, str]) -> dict[str, str]:
     Raises
     ------
     OptionError
-        If an option is given twice, with different values.
+        If an option has two different values.
     """
     given: dict[str, str] = {}
     for key, value in options.items():

@@ -61,6 +61,7 @@ def stop(query: StreamingQuery, timeout_s: float) -> bool:
         while not sources and query.isActive and not deadline.passed and not _reads_others(query):
             time.sleep(_PROGRESS_PAUSE_S)  # no batch is planned, or it is the first one, through Spark Connect
             sources = _sources(query)
+        reads_others = not sources and _reads_others(query)
         ask = way_to(query)
         # All at once: a source that has stopped planning must not wait while another one plans one more batch.
         with _telling_what_finishes(query, ask):
@@ -68,7 +69,7 @@ def stop(query: StreamingQuery, timeout_s: float) -> bool:
             stopped = [_answer(one, deadline) for one in asked]
     finally:
         query.stop()  # also on Ctrl-C: a query whose member has left reads nothing, and fails within a minute
-    return all(stopped) if stopped else _reads_others(query)
+    return reads_others or (bool(stopped) and all(stopped))
 
 
 def _answer(asked: Future[bool], deadline: Deadline) -> bool:

@@ -78,9 +78,9 @@ def expire(state: State) -> tuple[State, list[Output]]:
     out: list[Output] = []
     if ranges := uncommitted_ranges(state, late):
         out.append(events.Expired(ranges=ranges))
-    # Those without a range have read nothing yet, for example because their start could not be committed.
-    if unread := tuple(tp for tp in late if tp not in ranges):
-        out.append(events.Released(partitions=unread))
+    # Of these nothing is read again: mostly their start could not be committed, so they have not read anything.
+    if others := tuple(tp for tp in late if tp not in ranges):
+        out.append(events.Released(partitions=others))
     return moved(state, late, Cause.EXPIRED), out
 
 

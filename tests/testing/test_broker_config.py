@@ -2,7 +2,13 @@
 
 from pathlib import Path
 
-from pyspark_kafka_group.testing.broker_config import BrokerPorts, broker_properties, new_cluster_id, render
+from pyspark_kafka_group.testing.broker_config import (
+    BrokerPorts,
+    TlsFiles,
+    broker_properties,
+    new_cluster_id,
+    render,
+)
 
 ONE = {1: BrokerPorts(client=21001, controller=21002)}
 THREE = {i: BrokerPorts(client=21000 + i, controller=22000 + i) for i in (1, 2, 3)}
@@ -57,6 +63,15 @@ def test_java_reads_every_character_of_a_setting() -> None:
     text = render({"log.dirs": "/home/jos\u00e9/\U0001f680"})
     assert text.isascii()
     assert r"/home/jos\u00e9/\ud83d\ude80" in text
+
+
+def test_certificates_are_found_from_the_folder_of_a_broker() -> None:
+    """Regression: a relative path meant another file there."""
+    ports = {1: BrokerPorts(client=21001, controller=21002, secured=21005)}
+    files = TlsFiles(certificate=Path("certs/broker.pem"), authority=Path("certs/ca.pem"))
+    properties = broker_properties(1, ports, DATA, tls=files)
+    for store, file in (("keystore", "broker.pem"), ("truststore", "ca.pem")):
+        assert properties[f"listener.name.secured.ssl.{store}.location"] == str(Path.cwd() / "certs" / file)
 
 
 def test_cluster_ids_have_kafkas_form_and_differ() -> None:
