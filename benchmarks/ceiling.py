@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from benchmarks.records import Shape
 from pyspark_kafka_group.columns.limits import MAX_BATCH_BYTES, MAX_BATCH_RECORDS
 from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema, spark_schema
-from pyspark_kafka_group.loopback import AcknowledgedOnArrival
+from pyspark_kafka_group.python_worker import SentToWorkers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +67,7 @@ class CeilingDataSource(DataSource):
         )
 
 
-class _Reader(AcknowledgedOnArrival, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _Reader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, shape: Shape, *, rows: int, max_rows: int, partitions: int) -> None:
         self._shape = shape
         self._rows = rows

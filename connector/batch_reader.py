@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_kafka_group.loopback import AcknowledgedOnArrival
 from pyspark_kafka_group.offsets.task_ranges import Task
 from pyspark_kafka_group.options.batch_settings import BatchSettings
+from pyspark_kafka_group.python_worker import SentToWorkers
 from pyspark_kafka_group.query.process import log_to_stderr, require_confluent_kafka
 from pyspark_kafka_group.reading.range_reader import ReadOptions
 
@@ -38,7 +38,7 @@ class BatchPartition(InputPartition):
 # Deliberate: no pushFilters.  Spark 4.3 uses the plan that a reader made under one filter for every other query of the
 # same DataFrame.  A reader that left out the filtered rows would lose rows of the other queries: see the scenario
 # `filters` of integration/test_parity_batch.py.
-class KafkaGroupBatchReader(AcknowledgedOnArrival, DataSourceReader):
+class KafkaGroupBatchReader(SentToWorkers, DataSourceReader):
     """The batch reader of one DataFrame.
 
     Parameters

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from pyspark_kafka_group.loopback import AcknowledgedOnArrival
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.task_ranges import Task, pack
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
+from pyspark_kafka_group.python_worker import SentToWorkers
 from pyspark_kafka_group.query.process import prepare_source_process
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class TaskPartition(InputPartition):
         self.ranges = {TopicPartition(topic, n): OffsetRange(start, until) for topic, n, start, until in state}
 
 
-class StreamReader(AcknowledgedOnArrival, DataSourceStreamReader):
+class StreamReader(SentToWorkers, DataSourceStreamReader):
     """The common part of the stream readers.
 
     Attributes

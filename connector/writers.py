@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pyspark_kafka_group.loopback import AcknowledgedOnArrival
 from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.python_worker import SentToWorkers, spare_modules
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
 from pyspark_kafka_group.writing.options import WriterSettings, parse_write_options
 from pyspark_kafka_group.writing.record_rows import record_columns
@@ -33,7 +33,7 @@ else:
             """What Spark 4.0 lacks.  Its worker gives Arrow batches to each writer that is a DataSourceArrowWriter."""
 
 
-class _Writer(AcknowledgedOnArrival):
+class _Writer(SentToWorkers):
     """The common part of both writers."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -41,6 +41,7 @@ class _Writer(AcknowledgedOnArrival):
         self._columns = record_columns(schema, topic=self._settings.topic)
         if self._settings.exactly_once:
             BatchTransactions(self._settings, "")  # raises if our own connections do not support these properties
+        spare_modules()  # Spark creates a writer in a worker, twice for each batch of a stream
 
     def _commit(self, messages: list[WriterCommitMessage | None], batch: int | None) -> None:
         mine = _of_sink(messages)

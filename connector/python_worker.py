@@ -1,8 +1,9 @@
-"""The connections of this process to others on the same machine."""
+"""Removes two costs of Spark's Python workers (4.3.0) that are as high for a small task as for a large one."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 from typing import Any
@@ -43,9 +44,27 @@ def _acknowledge(file: int) -> None:
         found.detach()  # its owner closes it
 
 
-class AcknowledgedOnArrival:
-    """A base class of the readers and writers that Spark sends to tasks.  Unpickling one calls :func:`acknowledge`."""
+_uses = 0
+
+
+def spare_modules() -> None:
+    """Let the garbage collector skip what this worker has imported.  Called at each use of the worker.
+
+    Between two tasks, a worker that Spark reuses collects all garbage, and so visits each object of the imported
+    modules.  In tasks with some hundred records, this took half of the worker's CPU time.  Frozen objects are not
+    visited, and never collected.  So freeze only once, at the second use: the modules are imported, and no garbage is
+    left from the first one.
+    """
+    global _uses
+    _uses += 1
+    if _uses == 2 and os.environ.get("SPARK_REUSE_WORKER"):
+        gc.freeze()
+
+
+class SentToWorkers:
+    """A base class of the readers and writers that Spark sends to tasks.  Unpickling one prepares the worker."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         acknowledge()
+        spare_modules()

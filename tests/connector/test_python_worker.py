@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_kafka_group.loopback import AcknowledgedOnArrival, acknowledge
+from pyspark_kafka_group.python_worker import SentToWorkers, acknowledge
 
 ROUNDS = 12
 
@@ -28,7 +28,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield jvm, worker
 
 
-class Reader(AcknowledgedOnArrival):
+class Reader(SentToWorkers):
     def __init__(self) -> None:
         self.topic = "orders"
 
