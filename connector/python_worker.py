@@ -44,20 +44,23 @@ def _acknowledge(file: int) -> None:
         found.detach()  # its owner closes it
 
 
+_FREEZE_AT = (2, 8, 32)
 _uses = 0
 
 
 def spare_modules() -> None:
     """Let the garbage collector skip what this worker has imported.  Called at each use of the worker.
 
-    Between two tasks, a worker that Spark reuses collects all garbage, and so visits each object of the imported
-    modules.  In tasks with some hundred records, this took half of the worker's CPU time.  Frozen objects are not
-    visited, and never collected.  So freeze only once, at the second use: the modules are imported, and no garbage is
-    left from the first one.
+    After each task, a worker that Spark reuses collects its garbage, and so visits each object of the imported modules.
+    With some hundred records in a task, this was half of the worker's CPU time.
+
+    Frozen objects are not visited, but never collected either.  So freeze rarely, and not at the first use: at the
+    second one most modules are imported, and the garbage of the first one is gone.  Later, a worker may have had
+    another kind of task, with other modules.
     """
     global _uses
     _uses += 1
-    if _uses == 2 and os.environ.get("SPARK_REUSE_WORKER"):
+    if _uses in _FREEZE_AT and os.environ.get("SPARK_REUSE_WORKER"):
         gc.freeze()
 
 
