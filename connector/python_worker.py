@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
 import socket
 from typing import Any
@@ -45,7 +46,7 @@ def _acknowledge(file: int) -> None:
 
 
 _FREEZE_AT = (2, 8, 32)
-_uses = 0
+_uses = itertools.count(1)
 
 
 def spare_modules() -> None:
@@ -58,9 +59,7 @@ def spare_modules() -> None:
     second one most modules are imported, and the garbage of the first one is gone.  Later, a worker may have had
     another kind of task, with other modules.
     """
-    global _uses
-    _uses += 1
-    if _uses in _FREEZE_AT and os.environ.get("SPARK_REUSE_WORKER"):
+    if next(_uses) in _FREEZE_AT and os.environ.get("SPARK_REUSE_WORKER"):
         gc.freeze()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import threading
@@ -15,7 +16,9 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.functions import udf
+from pyspark.sql.types import StructType
 
 import pyspark_kafka_group
 from integration import cluster
@@ -33,6 +36,7 @@ from pyspark_kafka_group.offsets.errors import (
     OptionError,
     UnknownTopicError,
 )
+from pyspark_kafka_group.python_worker import SentToWorkers
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -176,6 +180,35 @@ def test_a_task_that_runs_again_reads_the_same(
     assert not spark.sparkContext._jsc.getPersistentRDDs()
     assert offsets(records) == {(name, 0): [0, 1, 2, 3, 4]}
     records.unpersist()
+
+
+def test_workers_spare_their_modules_from_garbage_collection(spark: SparkSession) -> None:
+    """Spark collects all garbage of a worker after each task.  That took longer than a small task."""
+
+    class FrozenReader(SentToWorkers, DataSourceReader):
+        def __init__(self) -> None:
+            self.state = "something"  # otherwise pickle does not set a state
+
+        def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+            del partition
+            yield (gc.get_freeze_count(),)
+
+    class Frozen(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "frozen"
+
+        def schema(self) -> str:
+            return "frozen bigint"
+
+        def reader(self, schema: StructType) -> FrozenReader:
+            del schema
+            return FrozenReader()
+
+    spark.dataSource.register(Frozen)
+    found = [spark.read.format("frozen").load().collect()[0].frozen for _ in range(20)]
+    assert found[0] == 0
+    assert found[-1] > 10_000
 
 
 def test_tasks(kafka: Kafka, topic: TopicFactory, read: Read) -> None:

@@ -15,14 +15,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import LogChange
 from pyspark_kafka_group.coordinator.handover.state import Position
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
-from pyspark_kafka_group.query.planning import (
-    LeaderEpochs,
-    Plannable,
-    recreated_topics,
-    to_validate,
-    truncated,
-    under_old_leaders,
-)
+from pyspark_kafka_group.query.planning import LeaderEpochs, Plannable, below, recreated_topics, suspects
 
 # Up to this number of partitions, each batch compares topic ids.  With more, it does so only if something looks strange
 # or `_IDS_PAUSE_S` has passed: brokers return a description of each partition with the ids.
@@ -119,18 +112,17 @@ class LogInspection:
         news : bool
             Whether a batch is about to be planned.
         """
-        silent = {tp for tp in plannable if tp not in ends}
-        outdated = under_old_leaders(plannable, leader_epochs)
+        silent, shorter, outdated, epochs = suspects(plannable, ends, leader_epochs)
         # Deliberate: report each position once.  If the decision was to stay there, the log end is still below it: it
         # is the end for the readers' isolation level, before an open transaction.
-        shorter = {tp for tp in truncated(plannable, ends, {}) - outdated if self._told.get(tp) != plannable[tp].offset}
+        shorter = {tp for tp in shorter - outdated if self._told.get(tp) != plannable[tp].offset}
         self.strange = bool(silent or outdated or shorter)
         recreated, deleted, unsure = self._compare_topics(plannable, bool(outdated or shorter), silent, news=news)
-        below, unknown = self._validate(plannable, ends, leader_epochs)
+        lacking, unknown = self._validate(plannable, epochs, leader_epochs)
         now = time.monotonic()
         self._shorter_since = {tp: self._shorter_since.get(tp, now) for tp in shorter}
         lasting = {tp for tp, since in self._shorter_since.items() if now - since >= SHORTER_S}
-        cut = lasting | self._of_other_logs(plannable, outdated) | below
+        cut = lasting | self._of_other_logs(plannable, outdated) | lacking
         cut = {tp for tp in cut if tp.topic not in recreated and tp not in unsure}
         shorter = {tp for tp in shorter if tp.topic not in recreated}
         self.reasons = dict.fromkeys(unsure, "its topic may have been deleted or created again")
@@ -146,21 +138,21 @@ class LogInspection:
         return Changes(recreated, deleted, cut, unsure - cut)
 
     def _validate(
-        self, plannable: Plannable, ends: Mapping[TopicPartition, Offset], leader_epochs: LeaderEpochs
+        self, plannable: Plannable, epochs: Mapping[TopicPartition, LeaderEpoch], leader_epochs: LeaderEpochs
     ) -> tuple[set[TopicPartition], set[TopicPartition]]:
         """Return the partitions whose new leader lacks records below their position, and those without an answer."""
         epochs = {
             tp: epoch
-            for tp, epoch in to_validate(plannable, ends, leader_epochs).items()
+            for tp, epoch in epochs.items()
             if tp not in leader_epochs or self._validated.get(tp) != (plannable[tp], leader_epochs[tp])
         }
         if not epochs:
             return set(), set()
         epoch_ends = self._ask_epoch_ends(epochs)
-        below = {tp for tp, end in epoch_ends.items() if end < plannable[tp].offset}
-        known = [tp for tp in epoch_ends if tp in leader_epochs and tp not in below]
+        lacking = below(plannable, epoch_ends)
+        known = [tp for tp in epoch_ends if tp in leader_epochs and tp not in lacking]
         self._validated.update({tp: (plannable[tp], leader_epochs[tp]) for tp in known})
-        return below, set(epochs.keys() - epoch_ends.keys())
+        return lacking, set(epochs.keys() - epoch_ends.keys())
 
     def _of_other_logs(self, plannable: Plannable, outdated: set[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions whose leader epoch has been too old for so long that this is another log.
@@ -201,9 +193,13 @@ class LogInspection:
 def change_logs(group: Membership, changes: Changes) -> set[TopicPartition]:
     """Let the group decide where the query starts in changed logs.  Return their partitions."""
     owned = group.state.owned
+
+    def of(topics: set[str]) -> set[TopicPartition]:
+        return {tp for tp in owned if tp.topic in topics} if topics else set()
+
     of_change = {
-        LogChange.RECREATED: {tp for tp in owned if tp.topic in changes.recreated},
-        LogChange.DELETED: {tp for tp in owned if tp.topic in changes.deleted},
+        LogChange.RECREATED: of(changes.recreated),
+        LogChange.DELETED: of(changes.deleted),
         LogChange.TRUNCATED: changes.truncated,
     }
     for change, partitions in of_change.items():

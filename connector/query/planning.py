@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from pyspark_kafka_group.coordinator.handover.inputs import PlannedRange
 from pyspark_kafka_group.coordinator.handover.state import Position
@@ -32,49 +33,55 @@ def recreated_topics(plannable: Plannable, topic_ids: Mapping[str, str]) -> set[
     return {tp.topic for tp, position in plannable.items() if differ(position.topic_id, topic_ids.get(tp.topic))}
 
 
-def to_validate(
-    plannable: Plannable, ends: Mapping[TopicPartition, Offset], leader_epochs: LeaderEpochs
-) -> dict[TopicPartition, LeaderEpoch]:
-    """Return the partitions whose log may have been truncated, with the leader epoch of their position.
+class Suspects(NamedTuple):
+    """Partitions whose log may have changed since the query got their positions.
 
-    A new leader may lack records below the position.  Ask it where its log ends for the returned leader epoch, and
-    compare (KIP-320).  This includes partitions with something to read if the leader epoch of their log end is unknown.
+    Attributes
+    ----------
+    silent : set of TopicPartition
+        Their log end is unknown.
+    shorter : set of TopicPartition
+        Their log ends below the position.
+    outdated : set of TopicPartition
+        Their log end has an older leader epoch than the position.  Either this leader has not learned yet that it was
+        replaced, or this is another log, whose epochs started again.
+    to_validate : dict of TopicPartition to LeaderEpoch
+        The leader epoch of the position.  A new leader may lack records below the position.  Ask it where its log ends
+        for this epoch, and compare (KIP-320).  This includes partitions with something to read if the leader epoch of
+        their log end is unknown.
     """
-    found = {}
+
+    silent: set[TopicPartition]
+    shorter: set[TopicPartition]
+    outdated: set[TopicPartition]
+    to_validate: dict[TopicPartition, LeaderEpoch]
+
+
+def suspects(plannable: Plannable, ends: Mapping[TopicPartition, Offset], leader_epochs: LeaderEpochs) -> Suspects:
+    """Compare the positions with the newest log ends and the epochs of their leaders."""
+    found = Suspects(set(), set(), set(), {})
     for tp, (_, offset, leader_epoch, _) in plannable.items():
+        end = ends.get(tp)
+        if end is None:
+            found.silent.add(tp)
+        elif end < offset:
+            found.shorter.add(tp)
         if leader_epoch is None:
             continue
         now = leader_epochs.get(tp)
-        if now > leader_epoch if now is not None else ends.get(tp, offset) > offset:
-            found[tp] = leader_epoch
+        if now is None:
+            if end is not None and end > offset:
+                found.to_validate[tp] = leader_epoch
+        elif now > leader_epoch:
+            found.to_validate[tp] = leader_epoch
+        elif now < leader_epoch:
+            found.outdated.add(tp)
     return found
 
 
-def under_old_leaders(plannable: Plannable, leader_epochs: LeaderEpochs) -> set[TopicPartition]:
-    """Return the partitions whose log end has an older leader epoch than their position.
-
-    Either this leader has not learned yet that it was replaced, or this is another log, whose epochs started again.
-    """
-    return {
-        tp
-        for tp, (_, _, leader_epoch, _) in plannable.items()
-        if leader_epoch is not None and leader_epochs.get(tp, leader_epoch) < leader_epoch
-    }
-
-
-def truncated(
-    plannable: Plannable, ends: Mapping[TopicPartition, Offset], epoch_ends: Mapping[TopicPartition, Offset]
-) -> set[TopicPartition]:
-    """Return the partitions whose log ends below their position.
-
-    ``ends`` are the known log ends.  ``epoch_ends`` are the known ends of the logs for the leader epochs of the
-    positions.
-    """
-    return {
-        tp
-        for tp, (_, offset, _, _) in plannable.items()
-        if ends.get(tp, offset) < offset or epoch_ends.get(tp, offset) < offset
-    }
+def below(plannable: Plannable, epoch_ends: Mapping[TopicPartition, Offset]) -> set[TopicPartition]:
+    """Return the partitions whose log ends below the position for the leader epoch of the position."""
+    return {tp for tp, end in epoch_ends.items() if end < plannable[tp].offset}
 
 
 def plan(

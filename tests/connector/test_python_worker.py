@@ -6,6 +6,7 @@ import os
 import pickle
 import socket
 import struct
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -88,3 +89,34 @@ def test_with_a_default_timeout_nothing_is_touched(pair: tuple[socket.socket, so
 
 def test_what_is_unpickled_is_what_was_pickled() -> None:
     assert pickle.loads(pickle.dumps(Reader())).topic == "orders"
+
+
+# -- the garbage collector
+
+USES = 40
+
+
+def frozen_after_each_use(env: dict[str, str]) -> list[int]:
+    """Return how many objects are frozen after each use of a new worker."""
+    program = (
+        "import gc\n"
+        "from pyspark_kafka_group.python_worker import spare_modules\n"
+        f"for _ in range({USES}):\n"
+        "    spare_modules()\n"
+        "    print(gc.get_freeze_count())\n"
+    )
+    others = {name: value for name, value in os.environ.items() if name != "SPARK_REUSE_WORKER"}
+    done = subprocess.run([sys.executable, "-c", program], env={**others, **env}, capture_output=True, check=True)
+    return [int(line) for line in done.stdout.split()]
+
+
+def test_a_worker_that_spark_keeps_freezes_what_it_has_imported_a_few_times() -> None:
+    found = frozen_after_each_use({"SPARK_REUSE_WORKER": "1"})
+
+    assert found[0] == 0, "at the first use there is garbage of the imports"
+    assert found[1] > 1_000
+    assert len(set(found)) <= 4, "what is frozen is never collected"
+
+
+def test_no_other_process_freezes_anything() -> None:
+    assert set(frozen_after_each_use({})) == {0}

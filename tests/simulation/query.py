@@ -35,14 +35,7 @@ from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset, PartitionInfo, RewindPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
-from pyspark_kafka_group.query.planning import (
-    PlannedRanges,
-    plan,
-    recreated_topics,
-    to_validate,
-    truncated,
-    under_old_leaders,
-)
+from pyspark_kafka_group.query.planning import PlannedRanges, below, plan, recreated_topics, suspects
 from tests.simulation.cluster import Callback, Client, Record, Stored, Transaction
 from tests.simulation.violation import Violation
 
@@ -948,7 +941,7 @@ class Query:
         if self._has_failed():
             return {}
         leader_epochs = {} if without_epochs else {tp: logs[tp].leader_epoch for tp in plannable}
-        of_old_logs = under_old_leaders(plannable, leader_epochs)
+        of_old_logs = suspects(plannable, {}, leader_epochs).outdated
         if any(logs[tp].replaced_from is None for tp in of_old_logs):
             raise Violation("another log", f"q{self.number} plans with positions of a log that was there before")
         if of_old_logs:
@@ -958,9 +951,9 @@ class Query:
             return {}
         ends = {tp: Offset(logs[tp].end) for tp in plannable if logs[tp].leader}
         leader_epochs = {tp: epoch for tp, epoch in leader_epochs.items() if tp in ends}
-        asked = to_validate(plannable, ends, leader_epochs)
+        _, shorter, _, asked = suspects(plannable, ends, leader_epochs)
         epoch_ends = {tp: logs[tp].epoch_end(epoch) for tp, epoch in asked.items()}
-        shorter = truncated(plannable, ends, {tp: end for tp, end in epoch_ends.items() if end is not None})
+        shorter |= below(plannable, {tp: end for tp, end in epoch_ends.items() if end is not None})
         if shorter:
             self.feed(inputs.LogChangeFound(tuple(sorted(shorter)), inputs.LogChange.TRUNCATED))
             plannable = self.state.plannable()

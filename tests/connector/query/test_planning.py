@@ -10,11 +10,10 @@ from pyspark_kafka_group.coordinator.handover.state import Position
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.query.planning import (
     Plannable,
+    below,
     plan,
     recreated_topics,
-    to_validate,
-    truncated,
-    under_old_leaders,
+    suspects,
 )
 
 EPOCH = OwnershipEpoch(3)
@@ -64,29 +63,33 @@ def test_an_id_that_is_not_known_is_no_other() -> None:
 
 
 def test_positions_under_a_former_leader_have_to_be_compared_with_the_log() -> None:
-    assert to_validate(under(4, 4, 4, None), {}, leaders(5, 4, 3, 9)) == {tp(0): 4}
+    assert suspects(under(4, 4, 4, None), {}, leaders(5, 4, 3, 9)).to_validate == {tp(0): 4}
 
 
 def test_positions_behind_which_librdkafka_tells_of_records_have_to_be_compared_with_the_log() -> None:
     """librdkafka reports no leader epochs.  A partition without new records does not need the comparison."""
     plannable = {**under(4, 4, None)}
     ends = {tp(n): Offset(plannable[tp(n)].offset + n) for n in range(3)}
-    assert to_validate(plannable, ends, {}) == {tp(1): 4}
+    assert suspects(plannable, ends, {}).to_validate == {tp(1): 4}
 
 
 def test_an_end_that_a_former_leader_has_told_is_not_to_be_believed() -> None:
-    assert under_old_leaders(under(4, 4, 4, None), leaders(5, 4, 3, 0)) == {tp(2)}
-    assert under_old_leaders(under(4), {}) == set()
+    assert suspects(under(4, 4, 4, None), {}, leaders(5, 4, 3, 0)).outdated == {tp(2)}
+    assert suspects(under(4), {}, {}).outdated == set()
 
 
 def test_a_log_that_ends_below_the_position_was_truncated() -> None:
-    assert truncated(at(5, 5, 5), ends(4, 5, 6), {}) == {tp(0)}
-    assert truncated(at(5), {}, {}) == set()
+    assert suspects(at(5, 5, 5), ends(4, 5, 6), {}).shorter == {tp(0)}
+
+
+def test_a_log_without_a_known_end_is_not_a_shorter_one() -> None:
+    found = suspects(at(5, 5), ends(5), {})
+    assert (found.silent, found.shorter) == ({tp(1)}, set())
 
 
 def test_a_log_whose_leader_epoch_ends_below_the_position_was_truncated_however_long_it_is() -> None:
     """The log now contains other records there."""
-    assert truncated(under(4, 4, 4), ends(9, 9, 9), ends(4, 5, 6)) == {tp(0)}
+    assert below(under(4, 4, 4), ends(4, 5, 6)) == {tp(0)}
 
 
 # -- the ranges
