@@ -68,7 +68,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
     with bench(say) as place:
         for arm in (BUILTIN, OURS):
             say(f"warming up {arm}")
-            _run(place, arm, STATELESS, rate=args.rate, warm_up_s=0, seconds=args.warm_up)
+            run(place, arm, STATELESS, rate=args.rate, warm_up_s=0, seconds=args.warm_up)
         for query in args.queries:
             cell = Cell(name=query, factors={"rate": args.rate, "partitions": PARTITIONS, "bytes": SHAPE.value_size})
             result.cells.append(cell)
@@ -76,7 +76,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             arms = [arm for arm in ARMS if (arm, query) != (ASYNC, COUNT)]
             for repetition in range(args.repetitions):
                 for arm in rotated(arms, repetition):
-                    measured = _run(place, arm, query, rate=args.rate, warm_up_s=args.warm_up, seconds=args.seconds)
+                    measured = run(place, arm, query, rate=args.rate, warm_up_s=args.warm_up, seconds=args.seconds)
                     cell.add(arm, measured)
                     say(f"{query}, {arm}: p50 {measured['p50_ms']} ms, p99 {measured['p99_ms']} ms")
 
@@ -109,7 +109,8 @@ def latencies(records: list[tuple[int, int]], *, warm_up_s: float, seconds: floa
     return Counter(float(appended - created) for created, appended in records if begin <= created < end)
 
 
-def _run(place: Bench, arm: str, query: str, *, rate: int, warm_up_s: float, seconds: float) -> dict[str, float | None]:
+def run(place: Bench, arm: str, query: str, *, rate: int, warm_up_s: float, seconds: float) -> dict[str, float | None]:
+    """Run one query on topics of its own.  Return its latencies in ms, and its batches and records."""
     source = OURS if arm == OURS else BUILTIN
     incoming = place.topic(PARTITIONS)
     outgoing = place.topic(PARTITIONS, **{"message.timestamp.type": "LogAppendTime"})

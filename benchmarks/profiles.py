@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import psutil
 
-from benchmarks import planning, sink, start
+from benchmarks import kafka_to_kafka, planning, sink, start
 from benchmarks.environment import Bench, Say, bench
 from benchmarks.queries import Reading, noop, run_to_the_end, stream
 from benchmarks.records import BASE_SHAPE, load
@@ -27,6 +27,8 @@ _SAMPLES_PER_S = 100
 _PARTITIONS = 8
 _RECORDS = 6_000_000
 _ROWS = 1_000_000
+_RATE = 10_000
+_SECONDS = 30
 _STARTS = 5
 _MANY_PARTITIONS = 10_000
 _BATCHES = 40
@@ -55,6 +57,10 @@ def _sink(place: Bench) -> None:
         sink.write_s(place, OURS, made)
 
 
+def _small_tasks(place: Bench) -> None:
+    kafka_to_kafka.run(place, OURS, kafka_to_kafka.STATELESS, rate=_RATE, warm_up_s=0, seconds=_SECONDS)
+
+
 def _start(place: Bench) -> None:
     topic = place.topic(_PARTITIONS)
     load(place.servers, topic, shape=BASE_SHAPE, partitions=_PARTITIONS, records=_PARTITIONS * 1_000)
@@ -70,6 +76,7 @@ def _planning(place: Bench) -> None:
 PROFILES = {
     "read": Profile(_read, _WORKERS),
     "sink": Profile(_sink, _WORKERS),
+    "small-tasks": Profile(_small_tasks, _WORKERS),
     "start": Profile(_start, _SOURCE),
     "planning": Profile(_planning, _SPAWNED),
 }

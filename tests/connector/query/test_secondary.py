@@ -233,9 +233,10 @@ def test_a_second_load_of_the_same_group_and_topics_with_other_options_is_refuse
 
 @pytest.mark.parametrize("fingerprint", ["one", "two"])
 def test_a_source_that_spark_calls_meanwhile_belongs_to_another_query(
-    source: Callable[..., FakeQuery], fingerprint: str
+    source: Callable[..., FakeQuery], fingerprint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two queries start at the same time.  Regression: with other options, the second one ended with an error."""
+    monkeypatch.setattr(secondary, "_SILENCE_S", 60.0)
     first, second = source(), source(fingerprint=fingerprint)
     plan(first, INITIAL, end(1))
     batch_begins = Timer(0.1, lambda: first.running_ranges(INITIAL, end(1)))
@@ -243,7 +244,7 @@ def test_a_source_that_spark_calls_meanwhile_belongs_to_another_query(
     begin = time.monotonic()
     assert second.latest_offset(INITIAL, None) == INITIAL
     assert not second._sources.secondary
-    assert 0.05 < time.monotonic() - begin < 0.35
+    assert 0.05 < time.monotonic() - begin < 30
     batch_begins.join()
 
 
