@@ -24,8 +24,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable
-
 from benchmarks.environment import BenchmarkKafka, Say
 from benchmarks.queries import PATIENCE_S, rotated
 from benchmarks.results import Cell, Result
@@ -132,7 +130,7 @@ class _Starter:
         try:
             position = json.loads(json.dumps(reader.initialOffset()))
             while True:
-                position = json.loads(json.dumps(reader.latestOffset(position, ReadAllAvailable())))
+                position = json.loads(json.dumps(reader.latestOffset(position, reader.getDefaultReadLimit())))
                 found = _Start([json.loads(line) for line in log.read_text().splitlines()])
                 if found.over:
                     return found

@@ -25,7 +25,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.environment import Bench, Say, bench
@@ -193,14 +193,14 @@ def _nothing_new(reader: DataSourceStreamReader, start: str) -> Iterator[dict[st
     Yield the CPU time of the whole process, because such calls wait on purpose.
     """
     while True:
-        end = json.dumps(reader.latestOffset(json.loads(start), ReadAllAvailable()))
+        end = json.dumps(reader.latestOffset(json.loads(start), reader.getDefaultReadLimit()))
         if end == start:
             break
         start = end
     for _ in range(_VAIN_ROUNDS):
         before = time.process_time()
         for _ in range(_VAIN_CALLS):
-            reader.latestOffset(json.loads(start), ReadAllAvailable())
+            reader.latestOffset(json.loads(start), reader.getDefaultReadLimit())
         yield {"nothing_new_ms": (time.process_time() - before) * 1000 / _VAIN_CALLS}
 
 
