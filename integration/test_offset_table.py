@@ -18,6 +18,7 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 
+from integration.pipelines import wait_for
 from integration.postgres import execute, new_schema
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -342,6 +343,18 @@ def test_a_batch_is_written_once_however_its_rows_are_spread(
         (partition, 100, 150, 50, 50) for partition in range(3)
     ]
     assert count() == (450, 450)
+
+
+def test_a_warm_up_connects_from_the_tasks_and_writes_nothing(spark: SparkSession, url: str) -> None:
+    offsets = OffsetTable(url, "etl", connections=3)
+    offsets.create()
+    sessions = "SELECT sessions FROM pg_stat_database WHERE datname = current_database()"
+    before = execute(url, sessions)[0][0]
+
+    offsets._warm_up(spark)
+
+    wait_for(lambda: execute(url, sessions)[0][0] >= before + 3, "three tasks have connected")
+    assert offsets.offsets() == {}
 
 
 def test_what_failed_is_written_by_the_next_run(spark: SparkSession, database_url: str) -> None:

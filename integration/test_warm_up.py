@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
 from integration.cluster import members, produce
 from integration.pipelines import PATIENCE_S, Pipeline, assert_exactly_once, assert_orderly, wait_for
 from integration.spark_fixtures import either_protocol
 from integration.test_two_sources import Collected
+from pyspark_kafka_group.stores import OffsetTable, into
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -82,6 +87,50 @@ def test_a_topic_that_is_added_to_subscribe_is_read_from_its_beginning(
     produce(kafka.bootstrap_servers, added, {0: 10}, start=5)
     second.wait_for_rows(len([row for row in second.rows if row.topic == known]) + 15)
     assert [row.offset for row in second.rows if row.topic == added] == list(range(15))
+
+
+@either_protocol
+def test_the_first_write_into_a_database_is_warm_too(
+    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
+    warm_ups: list[OffsetTable] = []
+    warm_up = OffsetTable._warm_up
+
+    def noted(offsets: OffsetTable, spark: SparkSession) -> None:
+        warm_up(offsets, spark)
+        warm_ups.append(offsets)
+
+    monkeypatch.setattr(OffsetTable, "_warm_up", noted)
+    write = into("rows", columns=["topic", "partition", "offset"])
+
+    def start(one: Pipeline) -> OffsetTable:
+        offsets = OffsetTable(f"sqlite:///{tmp_path}/rows.db", "etl")
+
+        def take(batch: DataFrame, batch_id: int) -> None:
+            offsets.write(batch.select("topic", "partition", "offset"), batch_id, write)
+
+        writer = one.load().writeStream.foreachBatch(take).option("checkpointLocation", str(one.checkpoint))
+        one.query = writer.start()
+        return offsets
+
+    with closing(sqlite3.connect(tmp_path / "rows.db")) as database:
+        database.execute('CREATE TABLE rows (topic TEXT, "partition" INTEGER, "offset" INTEGER)')
+
+        def written() -> tuple[int, int]:
+            statement = 'SELECT count(*), count(DISTINCT 1000 * "partition" + "offset") FROM rows'
+            found: tuple[int, int] = database.execute(statement).fetchone()
+            return found
+
+        start(pipeline(name, name="first"))
+        wait_for(lambda: written() == (10, 10), "the first has written")
+        second = pipeline(name, name="second")
+        joins = start(second)
+        second.wait_for_ownership(1)
+        produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=5)
+        wait_for(lambda: written() == (20, 20), "both have written")
+    assert warm_ups == [joins]
 
 
 @either_protocol

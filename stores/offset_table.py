@@ -22,12 +22,13 @@ from pyspark_kafka_group.stores.task_writes import (
     Work,
     WriteRows,
     raise_rest,
+    warm_up_task,
     write_task,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger("pyspark_kafka_group")
 
@@ -173,6 +174,8 @@ class OffsetTable:
             batch=running_batch(batch, batch_id, self._checkpoint),
             seen=dict(self._seen),  # another thread may write at the same time
         )
+        if self._last is None and work.batch is not None and not work.batch.ranges:
+            self._warm_up(batch.sparkSession)
         try:
             reports = self._by_partition(batch).mapInArrow(self._task(work), REPORT_SCHEMA).collect()
             writes = [PartitionWrite(*report) for report in reports]
@@ -304,6 +307,21 @@ class OffsetTable:
         # Spark 4.0 only spreads by the hash of the number, which is less even.
         spread = getattr(batch, "repartitionById", batch.repartition)
         return spread(self._connections, task).sortWithinPartitions("topic", "partition", "offset")
+
+    def _warm_up(self, spark: SparkSession) -> None:
+        """Run the plan of a write, with rows that nobody writes.
+
+        A query that joins others begins with an empty batch, before it has partitions.  Spark leaves out the tasks that
+        would write nothing.  Without this, the first write with rows would start Python workers and compile, while the
+        partitions stand still.
+        """
+        rows = spark.range(self._connections).selectExpr("'' AS topic", "INT(id) AS partition", "id AS offset")
+        database = self._database
+
+        def connect(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return warm_up_task(database, batches)
+
+        self._by_partition(rows).mapInArrow(connect, REPORT_SCHEMA).collect()
 
     def _task(self, work: Work) -> Any:
         database = self._database  # only this and the work are sent to executors

@@ -265,6 +265,14 @@ def write_task(database: Database, work: Work, batches: Iterable[pa.RecordBatch]
     yield _report(report)
 
 
+def warm_up_task(database: Database, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Prepare this worker for `write_task`: import the modules, and open a transaction that writes nothing."""
+    for _ in batches:  # Spark may take a worker for dead that leaves out rows
+        pass
+    with database.transaction():
+        yield from ()
+
+
 def raise_rest(database: Database, work: Work, written: Iterable[PartitionWrite]) -> list[PartitionWrite]:
     """Raise the offsets of the batch's partitions without rows.  Runs in the driver after all tasks."""
     if work.batch is None:
