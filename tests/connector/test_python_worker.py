@@ -1,4 +1,4 @@
-"""The worker acknowledges data from the JVM at once."""
+"""A worker acknowledges data from the JVM at once, and keeps its modules out of garbage collection."""
 
 from __future__ import annotations
 
@@ -96,22 +96,26 @@ def test_what_is_unpickled_is_what_was_pickled() -> None:
 USES = 40
 
 
-def frozen_after_each_use(env: dict[str, str]) -> list[int]:
+# Each is an import, and one use of a worker.
+TASK = ("from pyspark_kafka_group.python_worker import spare_modules", "spare_modules()")
+SINK = (
+    "from pyspark.sql.types import StructType\nfrom pyspark_kafka_group.writers import KafkaGroupStreamWriter",
+    "KafkaGroupStreamWriter({'kafka.bootstrap.servers': 'a:1', 'topic': 'out'}, StructType().add('value', 'string'))",
+)
+
+
+def frozen_after_each_use(env: dict[str, str], what: tuple[str, str] = TASK) -> list[int]:
     """Return how many objects are frozen after each use of a new worker."""
-    program = (
-        "import gc\n"
-        "from pyspark_kafka_group.python_worker import spare_modules\n"
-        f"for _ in range({USES}):\n"
-        "    spare_modules()\n"
-        "    print(gc.get_freeze_count())\n"
-    )
+    imports, use = what
+    program = f"import gc\n{imports}\nfor _ in range({USES}):\n    {use}\n    print(gc.get_freeze_count())\n"
     others = {name: value for name, value in os.environ.items() if name != "SPARK_REUSE_WORKER"}
     done = subprocess.run([sys.executable, "-c", program], env={**others, **env}, capture_output=True, check=True)
     return [int(line) for line in done.stdout.split()]
 
 
-def test_a_worker_that_spark_keeps_freezes_what_it_has_imported_a_few_times() -> None:
-    found = frozen_after_each_use({"SPARK_REUSE_WORKER": "1"})
+@pytest.mark.parametrize("what", [TASK, SINK], ids=["task", "sink's planning"])
+def test_a_worker_that_spark_keeps_freezes_what_it_has_imported_a_few_times(what: tuple[str, str]) -> None:
+    found = frozen_after_each_use({"SPARK_REUSE_WORKER": "1"}, what)
 
     assert found[0] == 0, "at the first use there is garbage of the imports"
     assert found[1] > 1_000
