@@ -207,8 +207,7 @@ def test_workers_spare_their_modules_from_garbage_collection(spark: SparkSession
 
     spark.dataSource.register(Frozen)
     found = [spark.read.format("frozen").load().collect()[0].frozen for _ in range(20)]
-    assert found[0] == 0
-    assert found[-1] > 10_000
+    assert max(found) > 10_000
 
 
 def test_tasks(kafka: Kafka, topic: TopicFactory, read: Read) -> None:

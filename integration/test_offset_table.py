@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
@@ -348,12 +349,18 @@ def test_a_batch_is_written_once_however_its_rows_are_spread(
 def test_a_warm_up_connects_from_the_tasks_and_writes_nothing(spark: SparkSession, url: str) -> None:
     offsets = OffsetTable(url, "etl", connections=3)
     offsets.create()
-    sessions = "SELECT sessions FROM pg_stat_database WHERE datname = current_database()"
-    before = execute(url, sessions)[0][0]
+    # Deliberate: one connection for all questions, because each new one would count.
+    with psycopg.connect(url, autocommit=True) as connection:
 
-    offsets._warm_up(spark)
+        def sessions() -> int:
+            statement = "SELECT sessions FROM pg_stat_database WHERE datname = current_database()"
+            return int(connection.execute(statement).fetchall()[0][0])
 
-    wait_for(lambda: execute(url, sessions)[0][0] >= before + 3, "three tasks have connected")
+        sessions()
+        time.sleep(2)  # PostgreSQL counts late
+        before = sessions()
+        offsets._warm_up(spark)
+        wait_for(lambda: sessions() == before + 3, "three tasks have connected")
     assert offsets.offsets() == {}
 
 
