@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from benchmarks.records import Shape
 from pyspark_kafka_group.columns.limits import MAX_BATCH_BYTES, MAX_BATCH_RECORDS
 from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema, spark_schema
-from pyspark_kafka_group.python_worker import SentToWorkers
+from pyspark_kafka_group.worker.costs import SentToWorkers
 
 if TYPE_CHECKING:
     import pyarrow as pa

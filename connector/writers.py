@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.python_worker import SentToWorkers, spare_modules
+from pyspark_kafka_group.worker.costs import SentToWorkers, spare_modules
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
 from pyspark_kafka_group.writing.options import WriterSettings, parse_write_options
 from pyspark_kafka_group.writing.record_rows import record_columns

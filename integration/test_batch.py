@@ -36,7 +36,7 @@ from pyspark_kafka_group.offsets.errors import (
     OptionError,
     UnknownTopicError,
 )
-from pyspark_kafka_group.python_worker import SentToWorkers
+from pyspark_kafka_group.worker.costs import SentToWorkers
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 

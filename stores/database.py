@@ -81,11 +81,11 @@ class Database:
             url = url.replace("postgres", "postgresql", 1)
         try:
             found = sa.engine.make_url(url)
-        except sa.exc.ArgumentError as e:  # its text may contain the URL, and so the password
+        except (sa.exc.ArgumentError, ValueError):
             raise ConfigurationError(
                 "OffsetTable: the URL is invalid. Write postgresql://user:password@host/database, "
-                "or sqlite:////absolute/path."
-            ) from e.with_traceback(None)
+                "or sqlite:////absolute/path. Encode an @ in the password as %40."
+            ) from None  # the text of the cause may contain the password
         if found.drivername == "postgresql":
             found = found.set(drivername=_PSYCOPG)
         if found.drivername == "sqlite" and found.database in (None, "", ":memory:"):
@@ -99,6 +99,11 @@ class Database:
             )
         if found.drivername == _PSYCOPG:
             _require("psycopg")
+            if url.partition("?")[0].count("@") > 1:  # the rest of the password would be the host, and errors show it
+                raise ConfigurationError(
+                    "OffsetTable: the URL has more than one @ before its parameters. Encode an @ in the user, the "
+                    "password or the database as %40."
+                )
         return cls(
             url=found.render_as_string(hide_password=False),
             lock_timeout_s=lock_timeout_s,

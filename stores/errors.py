@@ -34,6 +34,10 @@ class PartitionsLockedError(KafkaGroupError):
     """
 
 
+class TaskEndedError(KafkaGroupError):
+    """Spark has killed the task, perhaps before its last row.  Nothing was written."""
+
+
 class TransactionEndedError(KafkaGroupError):
     """The user's function has ended the transaction of the write."""
 

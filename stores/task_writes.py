@@ -18,8 +18,15 @@ from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.session.running_batch import RunningBatch
 from pyspark_kafka_group.stores.database import Database
-from pyspark_kafka_group.stores.errors import LateRowsError, RefusedRecordError, TransactionEndedError, refusal
+from pyspark_kafka_group.stores.errors import (
+    LateRowsError,
+    RefusedRecordError,
+    TaskEndedError,
+    TransactionEndedError,
+    refusal,
+)
 from pyspark_kafka_group.stores.offset_rows import OffsetRows
+from pyspark_kafka_group.worker.jvm_connection import jvm_is_gone
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -251,8 +258,10 @@ def write_task(database: Database, work: Work, batches: Iterable[pa.RecordBatch]
     ------
     PartitionsLockedError
         If another writer of the same partitions does not end in time.
+    TaskEndedError
+        If Spark has killed the task.
     """
-    pieces = whole_records(rows for rows in batches if rows.num_rows)
+    pieces = whole_records(rows for rows in to_the_end(batches) if rows.num_rows)
     first = next(pieces, None)
     if first is None:
         return  # an empty task opens no connection
@@ -285,6 +294,18 @@ def raise_rest(database: Database, work: Work, written: Iterable[PartitionWrite]
         writes = TaskWrites(connection, work)
         writes.raise_rest(rest)
         return writes.finish()
+
+
+def to_the_end(
+    batches: Iterable[pa.RecordBatch], jvm_is_gone: Callable[[], bool] = jvm_is_gone
+) -> Iterator[pa.RecordBatch]:
+    """Yield all batches of a task; raise if they only seem to end, because Spark has killed the task.
+
+    Otherwise the task would commit the end of each range, and no attempt would write the rows that are missing.
+    """
+    yield from batches
+    if jvm_is_gone():
+        raise TaskEndedError("OffsetTable: Spark has ended this task, perhaps before its last row. Nothing was written.")
 
 
 def whole_records(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

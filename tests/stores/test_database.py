@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import traceback
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,12 +34,17 @@ def test_postgresql_is_reached_with_psycopg_and_shows_no_password(scheme: str) -
         ("sqlite://", "the executors cannot reach an SQLite database in memory"),
         ("sqlite:///:memory:", "the executors cannot reach an SQLite database in memory"),
         ("etl:s3cret@db/shop", "the URL is invalid"),
+        ("postgresql://etl:p@s3cret@db/shop", "more than one @"),
+        ("postgresql://etl:p@s3:cret@db/shop", "the URL is invalid.*Encode an @ in the password as %40"),
+        ("postgresql://etl:p@db/s3cret@db/shop", "more than one @"),
     ],
 )
 def test_another_url_is_refused_and_shows_no_password(url: str, text: str) -> None:
     with pytest.raises(ConfigurationError, match=text) as refused:
         checked(url)
-    assert "s3cret" not in str(refused.value)
+    shown = "".join(traceback.format_exception(refused.value))
+    assert "s3cret" not in shown
+    assert "cret@" not in shown
 
 
 @pytest.mark.parametrize("package", ["sqlalchemy", "psycopg", "pandas"])

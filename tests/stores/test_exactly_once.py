@@ -68,6 +68,10 @@ def test_with_a_partition_in_two_tasks_rows_are_lost(database: Database) -> None
     assert any(run(seed, database, Faulty(spread=True), Counter())[0] for seed in range(_UNTIL_CAUGHT))
 
 
+def test_a_task_that_takes_the_end_of_its_connection_for_that_of_its_rows_loses_rows(database: Database) -> None:
+    assert any(run(seed, database, Faulty(believes_the_end=True), Counter())[0] for seed in range(_UNTIL_CAUGHT))
+
+
 def test_a_source_that_commits_what_is_not_finished_is_noticed(database: Database) -> None:
     noticed = 0
     for seed in range(_SCHEDULES):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from pyspark_kafka_group.stores.errors import (
     PartitionsLockedError,
     RefusedRecordError,
     TableBehindError,
+    TaskEndedError,
     TransactionEndedError,
 )
 from pyspark_kafka_group.stores.offset_rows import OffsetRows
@@ -101,6 +103,22 @@ def test_another_consumer_has_offsets_of_its_own(database: Database) -> None:
     write(database, records(("a", 0, 5)))
     write(database, records(("a", 0, 5)), offset_rows=OffsetRows(consumer="audit", table="kafka_offsets"))
     assert seen(database) == [("a", 0, 5)] * 2
+
+
+def test_a_task_that_spark_has_ended_writes_nothing(database: Database) -> None:
+    """Regression: it took the end of its connection for the end of its rows, and committed the end of the range."""
+    worker, jvm = socket.socketpair()
+    given = Work(offset_rows=ROWS, write_rows=see, batch=reads(0, 20))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield records(("a", 0, 5))
+        jvm.close()
+
+    scope: dict[str, Any] = {"write": lambda: list(write_task(database, given, batches()))}
+    exec(compile("def main(outfile):\n    return write()", "/x/pyspark/worker.py", "exec"), scope)
+    with worker, worker.makefile("rwb", 0) as outfile, pytest.raises(TaskEndedError):
+        scope["main"](outfile)
+    assert seen(database) == []
 
 
 def test_a_failure_leaves_neither_rows_nor_offsets(database: Database) -> None:

@@ -31,9 +31,9 @@ from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartitio
 from pyspark_kafka_group.session.running_batch import RunningBatch
 from pyspark_kafka_group.stores.bulk_load import into
 from pyspark_kafka_group.stores.database import Database
-from pyspark_kafka_group.stores.errors import PartitionsLockedError
+from pyspark_kafka_group.stores.errors import PartitionsLockedError, TaskEndedError
 from pyspark_kafka_group.stores.offset_rows import OffsetRows
-from pyspark_kafka_group.stores.task_writes import PartitionWrite, TaskWrites, Work, raise_rest
+from pyspark_kafka_group.stores.task_writes import PartitionWrite, TaskWrites, Work, raise_rest, to_the_end
 
 ROWS = "written_rows"
 CREATE_ROWS = f'CREATE TABLE {ROWS} (topic TEXT, "partition" INTEGER, "offset" BIGINT, n INTEGER)'
@@ -60,12 +60,15 @@ class Faulty:
         Whether to send the rows of a partition to two tasks.
     commits_early : bool
         Whether the source commits unfinished batches.
+    believes_the_end : bool
+        Whether a task takes the end of its connection for the end of its rows.
     """
 
     no_lock: bool = False
     apart: bool = False
     spread: bool = False
     commits_early: bool = False
+    believes_the_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,18 @@ class Batch:
 
 
 @dataclass(eq=False)
+class Jvm:
+    """Sends the rows of a task, until it closes the connection."""
+
+    batches: Iterator[pa.RecordBatch]
+    is_gone: bool = False
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while not self.is_gone and (rows := next(self.batches, None)) is not None:
+            yield rows
+
+
+@dataclass(eq=False)
 class Attempt:
     """An attempt of a task, with its open transaction.  A task may have several attempts at once."""
 
@@ -99,6 +114,7 @@ class Attempt:
     open: ExitStack
     writes: TaskWrites
     left: Iterator[pa.RecordBatch]
+    jvm: Jvm
 
 
 @dataclass(eq=False)
@@ -327,13 +343,16 @@ class World:
             return
         writes = TaskWrites(connection, batch.work)
         chunks = [task.rows[n : n + _CHUNK] for n in range(0, len(task.rows), _CHUNK)]
-        self.attempts.append(Attempt(task, stack, writes, iter([_record_batch(rows) for rows in chunks])))
+        jvm = Jvm(iter([_record_batch(rows) for rows in chunks]))
+        left = iter(jvm) if self.faulty.believes_the_end else to_the_end(jvm, lambda: jvm.is_gone)
+        self.attempts.append(Attempt(task, stack, writes, left, jvm))
 
     def move_on(self) -> None:
-        """Run the next step of an attempt, or let it die.  The news of its commit may get lost."""
+        """Run the next step of an attempt, or let it die.  The news of its end may get lost."""
         if not self.attempts:
             return
         attempt = self.random.choice(self.attempts)
+        attempt.jvm.is_gone |= self.random.random() < 0.05
         try:
             self._live_or_die(0.05)
             rows = next(attempt.left, None)
@@ -341,14 +360,14 @@ class World:
                 attempt.writes.add(rows)
                 return
             report = self._commit(attempt)
-        except (sa.exc.OperationalError, PartitionsLockedError, _KilledError) as e:
+        except (sa.exc.OperationalError, PartitionsLockedError, TaskEndedError, _KilledError) as e:
             self.happened["failed"] += 1
             self.attempts.remove(attempt)
             _roll_back(attempt, e)
             return
         self.attempts.remove(attempt)
         self.happened["filtered"] += sum(write.filtered for write in report)
-        if self.random.random() < 0.95:
+        if self.random.random() < 0.95 and not attempt.jvm.is_gone:
             attempt.task.done = True
 
     def _commit(self, attempt: Attempt) -> list[Any]:
@@ -377,8 +396,8 @@ class _KilledError(Exception):
 
 
 def _roll_back(attempt: Attempt, error: Exception) -> None:
-    """End the transaction with ``error``.  Raise any error except a kill or a wait for a lock."""
-    with suppress(_KilledError, PartitionsLockedError):
+    """End the transaction with ``error``.  Raise any error except a kill, an early end or a wait for a lock."""
+    with suppress(_KilledError, PartitionsLockedError, TaskEndedError):
         attempt.open.__exit__(type(error), error, error.__traceback__)
 
 

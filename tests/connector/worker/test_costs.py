@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_kafka_group.python_worker import SentToWorkers, acknowledge
+from pyspark_kafka_group.worker.costs import SentToWorkers, acknowledge
 
 ROUNDS = 12
 
@@ -97,7 +97,7 @@ USES = 40
 
 
 # Each is an import, and one use of a worker.
-TASK = ("from pyspark_kafka_group.python_worker import spare_modules", "spare_modules()")
+TASK = ("from pyspark_kafka_group.worker.costs import spare_modules", "spare_modules()")
 SINK = (
     "from pyspark.sql.types import StructType\nfrom pyspark_kafka_group.writers import KafkaGroupStreamWriter",
     "KafkaGroupStreamWriter({'kafka.bootstrap.servers': 'a:1', 'topic': 'out'}, StructType().add('value', 'string'))",

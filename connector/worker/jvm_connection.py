@@ -1,8 +1,7 @@
 """Checks whether Spark still listens to this task.
 
 When Spark kills a task, its JVM closes the connection to the Python worker.  In Python this looks like the end of the
-rows: pyarrow reports no error if an Arrow stream ends between two batches.  The task would succeed, and leave open a
-transaction that no driver knows.
+rows: pyarrow reports no error if an Arrow stream ends between two batches.  So a task that commits must ask first.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_kafka_group.writing.jvm_connection import jvm_is_gone
+from pyspark_kafka_group.worker.jvm_connection import jvm_is_gone
 
 
 def as_worker(outfile: Any) -> bool:
