@@ -196,17 +196,20 @@ class BatchTransactions:
         stream : bool
             Whether it is a query.  The transactions that it has decided to commit stay open.
         """
-        decided: Sequence[Transaction] = ()
+        keep: Collection[str] = ()
         driver = None
         try:
             if stream:
                 driver = self._take_over()
                 found = self._decision()
-                decided = found.transactions if found is not None else ()
-        except KafkaGroupError as problem:
+                decided = self._producers(found.transactions) if found is not None else {}
+                # With another producer, a later batch uses the id: the decided transaction has ended.
+                now = self._states(decided)
+                keep = [name for (name, one), (_, *other) in zip(decided.items(), now, strict=True) if one == (*other,)]
+        except (TryAgainError, KafkaGroupError) as problem:
             log.warning("Open transactions may delay consumers until their timeout: %s", problem)
             return
-        self._abort_others(self._producers(decided), driver)
+        self._abort_others(keep, driver)
 
     def commit(self, messages: Sequence[TaskMessage], batch: int | None) -> None:
         """Commit a batch.

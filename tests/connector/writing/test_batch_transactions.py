@@ -370,6 +370,16 @@ def test_what_was_decided_is_left_alone_when_all_others_are_aborted(
     assert coordinator.states_now() == [OPEN, ABORTED]
 
 
+def test_a_later_batch_with_the_ids_of_the_last_decision_is_aborted(
+    coordinator: Coordinator, transactions: BatchTransactions
+) -> None:
+    """Regression: its transactions stayed open, and readers of committed records waited for their timeout."""
+    transactions.commit([message(coordinator.open(0)), message(coordinator.open(1))], 3)
+    coordinator.open(0, epoch=2)
+    transactions.abort_all(stream=True)
+    assert coordinator.states_now() == [ABORTED, COMMITTED]
+
+
 def test_a_driver_that_another_one_has_replaced_leaves_its_transactions_alone(
     coordinator: Coordinator, transactions: BatchTransactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
