@@ -20,7 +20,10 @@ from pyspark_kafka_group.wire.deadline import Deadline
 T = TypeVar("T")
 
 SHORTER_S = 10.0
-"""How long a log must end below the committed offset before records count as lost."""
+"""How long a log must end below a wanted offset before records count as lost."""
+
+GONE_S = 3.0
+"""How long each answer must lack a partition before it counts as deleted."""
 
 _ASK_AGAIN_S = 0.5
 
@@ -122,16 +125,19 @@ class RangeLookup:
         """Return the ends of logs for a reader."""
         return self._complete(partitions, partial(self._cluster.log_ends, read_committed=self._read_committed))
 
-    def high_watermarks(self, committed: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset]:
-        """Return the ends of logs, including the records of open transactions.
+    def log_ends_reaching(
+        self, wanted: Mapping[TopicPartition, Offset], *, open_transactions: bool
+    ) -> dict[TopicPartition, Offset]:
+        """Return the ends of logs: for a reader, or including the records of open transactions.
 
-        A log end goes back for a moment while a partition changes its leader.  So a lower end than the committed offset
+        A log end goes back for a moment while a partition changes its leader.  So a lower end than the wanted offset
         counts only if it lasts.
         """
+        read_committed = self._read_committed and not open_transactions
         deadline = Deadline.after(SHORTER_S)
         while True:
-            ends = self._complete(committed, partial(self._cluster.log_ends, read_committed=False))
-            if deadline.passed or all(ends[tp] >= offset for tp, offset in committed.items()):
+            ends = self._complete(wanted, partial(self._cluster.log_ends, read_committed=read_committed))
+            if deadline.passed or all(ends[tp] >= offset for tp, offset in wanted.items()):
                 return ends
             time.sleep(_ASK_AGAIN_S)
 
@@ -197,22 +203,25 @@ class RangeLookup:
         """Ask about all partitions, and again about those that fail."""
         found: dict[TopicPartition, T] = {}
         left = list(partitions)
-        for attempt in range(self._attempts):
-            if not left:
-                break
-            if attempt:
-                time.sleep(self._pause_s)
+        until, attempts = Deadline.after(GONE_S), 0
+        while left:
+            if attempts:
+                self._pause(attempts)
             answers = self._patiently(partial(ask, left))
             found.update(answers.found)
             failed = answers.failed
             left = [tp for tp in left if tp in failed]
-            if left and attempt == self._attempts - 1:
-                if all(has(failed[tp], Consequence.NO_TOPIC) for tp in left):
-                    raise GonePartitionsError(left)
+            attempts += 1
+            if not left or attempts < self._attempts:
+                continue
+            if not all(has(failed[tp], Consequence.NO_TOPIC) for tp in left):
                 raise BrokerError(
                     f"Kafka did not return the offsets of {', '.join(map(str, left[:5]))}: {failed[left[0]]}. Look for "
                     f"partitions without a leader and for open transactions, or raise fetchOffset.numRetries."
                 )
+            # A broker that has just become the leader may not know of it yet.
+            if until.passed:
+                raise GonePartitionsError(left)
         return found
 
     def _patiently(self, ask: Callable[[], T]) -> T:
@@ -225,9 +234,13 @@ class RangeLookup:
             attempts += 1
             if attempts >= self._attempts and until.passed:
                 break
-            time.sleep(self._pause_s if attempts < self._attempts else max(self._pause_s, _ASK_AGAIN_S))
+            self._pause(attempts)
         raise BrokerError(
             f"Option 'kafka.bootstrap.servers': the cluster at {self._properties.get('bootstrap.servers', '')!r} did "
             f"not answer {attempts} times ({problem}). Check the address, the network, and kafka.security.protocol, or "
             f"raise fetchOffset.numRetries."
         )
+
+    def _pause(self, attempts: int) -> None:
+        """Wait before the next attempt, longer if these were all that the user wants."""
+        time.sleep(self._pause_s if attempts < self._attempts else max(self._pause_s, _ASK_AGAIN_S))

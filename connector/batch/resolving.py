@@ -31,8 +31,8 @@ class Lookup(Protocol):
     def log_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Return the log end offsets."""
 
-    def high_watermarks(self, committed: Offsets) -> Offsets:
-        """Return the log end offsets, including records of open transactions.  Wait until they reach ``committed``."""
+    def log_ends_reaching(self, wanted: Offsets, *, open_transactions: bool) -> Offsets:
+        """Return the log end offsets, with or without open transactions.  Wait a while until they reach ``wanted``."""
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Offsets:
         """Return where leader epochs end in the logs, without unknown epochs."""
@@ -109,13 +109,15 @@ def resolve(
     log_starts = lookup.log_starts([tp for tp, start in starts.items() if start is StartingOffset.EARLIEST])
     # After the offsets above, so that no range begins above its end.
     log_ends = lookup.log_ends([*spans])
+    behind = {tp: s.until for tp, s in spans.items() if isinstance(s.until, int) and s.until > log_ends[tp]}
+    log_ends.update(lookup.log_ends_reaching(behind, open_transactions=False))
     # After the log ends, so that later records do not count.  The ends first, for the same reason.
     at_end = lookup.offsets_at({tp: span.until.time_ms for tp, span in spans.items() if isinstance(span.until, AtTime)})
     found = lookup.offsets_at({tp: start.time_ms for tp, start in starts.items() if isinstance(start, AtTime)})
     found.update(log_starts)
     # A group that reads uncommitted records may have committed behind the first open transaction.
     ahead = {tp: offset for tp, offset in committed.items() if offset > log_ends[tp]}
-    tops = lookup.high_watermarks(ahead)
+    tops = lookup.log_ends_reaching(ahead, open_transactions=True)
     # A log that was truncated may have grown past the committed offset again.
     epoch_ends = lookup.epoch_ends(epochs)
     for tp, offset in committed.items():

@@ -9,15 +9,21 @@ import pytest
 
 from pyspark_kafka_group.cluster import range_lookup
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.cluster.range_lookup import RangeLookup
+from pyspark_kafka_group.cluster.range_lookup import GonePartitionsError, RangeLookup
 from pyspark_kafka_group.offsets.errors import BrokerError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.error_codes import error_code
-from tests.wire.fake_broker import FakeBroker
+from pyspark_kafka_group.wire.topic_requests import ListedOffset
+from tests.wire import answers
+from tests.wire.fake_broker import Answer, FakeBroker
 from tests.wire.fake_group import CLASSIC, LIST, classic, fake_group, listed
 
 TP = TopicPartition("orders", 0)
 LOADING = classic("", error_code("COORDINATOR_LOAD_IN_PROGRESS"))
+
+
+def unknown() -> Answer:
+    return answers.listed({TP: ListedOffset(error_code("UNKNOWN_TOPIC_OR_PARTITION"), -1, -1)})
 
 
 @pytest.fixture
@@ -35,15 +41,35 @@ def lookup(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rang
     made.close()
 
 
-def test_a_log_end_that_goes_back_for_a_moment(broker: FakeBroker, lookup: RangeLookup) -> None:
-    """Regression: a bookmark read records again, or ended with DataLossError."""
+@pytest.mark.parametrize("open_transactions", [True, False])
+def test_a_log_end_that_goes_back_for_a_moment(
+    broker: FakeBroker, lookup: RangeLookup, open_transactions: bool
+) -> None:
+    """Regression: a bookmark read records again, left some out, or ended with DataLossError."""
     broker.answers[LIST] = [listed({TP: 20}), listed({TP: 20}), listed({TP: 25})]
-    assert lookup.high_watermarks({TP: Offset(25)}) == {TP: 25}
+    assert lookup.log_ends_reaching({TP: Offset(25)}, open_transactions=open_transactions) == {TP: 25}
 
 
 def test_a_log_end_that_stays_below(lookup: RangeLookup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_lookup, "SHORTER_S", 0.1)
-    assert lookup.high_watermarks({TP: Offset(25)}) == {TP: 20}
+    assert lookup.log_ends_reaching({TP: Offset(25)}, open_transactions=True) == {TP: 20}
+
+
+def test_a_partition_that_a_broker_does_not_know_for_a_moment(broker: FakeBroker, lookup: RangeLookup) -> None:
+    """Regression: a read left the partition out, and a bookmark committed it."""
+    lookup._attempts = 3
+    broker.answers[LIST] = [*[unknown()] * 5, listed({TP: 25})]
+    assert lookup.log_ends([TP]) == {TP: 25}
+
+
+def test_a_partition_that_stays_unknown(
+    broker: FakeBroker, lookup: RangeLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_lookup, "GONE_S", 0.1)
+    broker.answers[LIST] = unknown()
+    with pytest.raises(GonePartitionsError) as gone:
+        lookup.log_ends([TP])
+    assert gone.value.partitions == [TP]
 
 
 def test_a_patient_lookup_waits_for_a_coordinator(broker: FakeBroker, lookup: RangeLookup) -> None:

@@ -61,8 +61,8 @@ class FakeLookup:
     def log_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
         return {tp: self.logs[tp].until for tp in partitions}
 
-    def high_watermarks(self, committed: Offsets) -> Offsets:
-        return self.log_ends(committed)
+    def log_ends_reaching(self, wanted: Offsets, *, open_transactions: bool) -> Offsets:
+        return self.log_ends(wanted)
 
     def leader_epochs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         return dict.fromkeys(partitions, 7)

@@ -26,10 +26,12 @@ class Log:
         committed: int | None = None,
         start: int = 10,
         end: int = 20,
+        later_end: int | None = None,
         top: int | None = None,
         epoch_end: int | None = None,
     ) -> None:
         self._committed, self._start, self._end, self._epoch_end = committed, start, end, epoch_end
+        self._later_end = end if later_end is None else later_end
         self._top = end if top is None else top
         self.asked: list[str] = []
 
@@ -39,8 +41,10 @@ class Log:
     def log_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
         return self._of("ends", partitions, self._end)
 
-    def high_watermarks(self, committed: Offsets) -> Offsets:
-        return self._of("tops", committed, self._top)
+    def log_ends_reaching(self, wanted: Offsets, *, open_transactions: bool) -> Offsets:
+        if open_transactions:
+            return self._of("tops", wanted, self._top)
+        return self._of("later ends", wanted, self._later_end)
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         assert [*partitions] == [TP, OTHER], "of the whole topic"
@@ -112,6 +116,13 @@ def test_a_range_that_ends_behind_the_log(start: int, clipped: tuple[int, int]) 
     with pytest.raises(OptionError, match="'endingOffsets': 99 is behind the end of orders-0, 20"):
         resolved(Offset(start), Offset(99))
     assert resolved(Offset(start), Offset(99), fail_on_data_loss=False) == clipped
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_a_log_end_that_goes_back_for_a_moment(fail_on_data_loss: bool) -> None:
+    """Regression: Spark plans a bookmark's ranges anew.  It left out these records, and the bookmark committed them."""
+    log = Log(end=15, later_end=20)
+    assert resolved(Offset(12), Offset(20), log, fail_on_data_loss=fail_on_data_loss) == (12, 20)
 
 
 def test_records_of_an_open_transaction_do_not_count_for_times() -> None:
