@@ -66,10 +66,15 @@ def sources_of(progress: str) -> list[Source]:
 
 
 def has_only_others(progress: str) -> bool:
-    """Return whether a progress, which is JSON text, certainly shows no ``kafka-group`` source."""
-    ends = [source.get("endOffset") for source in json.loads(progress)["sources"]]
-    return bool(ends) and all(
-        end is not None and not {"query", "topics"} <= (json_object(end) or {}).keys() for end in ends
+    """Return whether a progress, which is JSON text, certainly shows no ``kafka-group`` source.
+
+    A source without any offset is another one too: it has found nothing yet, but this one always plans a first batch.
+    """
+    sources = json.loads(progress)["sources"]
+    return bool(sources) and not any(
+        {"query", "topics"} <= (json_object(source.get("endOffset")) or {}).keys()
+        or (source.get("endOffset") is None and source.get("latestOffset") is not None)
+        for source in sources
     )
 
 

@@ -131,7 +131,11 @@ def test_an_answer_that_does_not_come_does_not_delay_the_stop(monkeypatch: pytes
 def test_a_query_of_other_sources_is_stopped_at_once() -> None:
     """Regression: run_until_signal waited for its whole timeout, and then warned of records that are repeated."""
     query = FakeQuery()
-    sources = [{"endOffset": 5, "latestOffset": None}, {"endOffset": '{"query": {"0": 5}}', "latestOffset": None}]
+    sources = [
+        {"endOffset": 5, "latestOffset": None},
+        {"endOffset": '{"query": {"0": 5}}', "latestOffset": None},
+        {"endOffset": None, "latestOffset": None},  # files of an empty folder
+    ]
     query.lastProgress = SimpleNamespace(json=json.dumps({"sources": sources}))
     begin = time.monotonic()
     assert stopped(query, timeout_s=60)
