@@ -242,8 +242,8 @@ class StartRequests:
             if tp in self._added:
                 if info.committed is not None or tp in start.explicit or tp in start.times_ms:
                     return info
-                # Deliberate: not 0, which would also count for other queries with the same group.
-                return replace(info, topic_started=True, initial_partition_count=tp.partition)
+                # Deliberate: not a count of 0, which would also count for other queries with the same group.
+                return replace(info, added=True)
             if tp.topic in self._first_topics or tp.topic in self._named:
                 return info  # the user's options decide where it starts
             # Without a group, only the checkpoint shows what was started before, as with Spark's own source.

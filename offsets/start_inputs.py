@@ -73,6 +73,8 @@ class PartitionInfo:
         truncated.
     at_time : Offset or None
         The first record of the policy's time or later; None if there is none, or the group has a committed offset.
+    added : bool
+        Whether the user has added the partition to ``assign`` after the query's first run.
     """
 
     committed: Offset | None
@@ -89,6 +91,7 @@ class PartitionInfo:
     leader_epoch: LeaderEpoch | None = None
     epoch_ends: Mapping[LeaderEpoch, Offset] = field(default_factory=dict)
     at_time: Offset | None = None
+    added: bool = False
 
 
 class GroupOffset(NamedTuple):

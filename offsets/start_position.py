@@ -393,7 +393,8 @@ def _went_back(info: PartitionInfo, found: _Evidence, query: QueryInfo) -> bool:
         return True  # perhaps not below what this query has finished, but below what another query has
     if processed is None:
         # The group has lost the offsets of the whole topic: this partition's may be among them.
-        return committed is None and query.read_before and not info.topic_started and not found.recreated
+        lost = query.read_before and not info.topic_started and not info.added and not found.recreated
+        return committed is None and lost
     if committed is None:
         return not found.overwritten
     # Deliberate: a commit of the same lineage is no reset.  A plain commit may arrive after a later one, and what this
@@ -433,7 +434,7 @@ def _taken_over(
 
 def _first_position(tp: TopicPartition, info: PartitionInfo, policy: StartPolicy) -> Offset:
     initial = info.initial_partition_count
-    added_later = info.topic_started and (initial is None or tp.partition >= initial)
+    added_later = info.added or (info.topic_started and (initial is None or tp.partition >= initial))
     time_ms = policy.times_ms.get(tp, None if added_later else policy.time_ms)
     if time_ms is not None:
         if info.at_time is None:
