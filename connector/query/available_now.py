@@ -43,7 +43,7 @@ _COMMIT_S = 60.0
 
 
 class AvailableNow:
-    """One run with ``availableNow``.
+    """One run with ``availableNow`` or ``once``.
 
     Parameters
     ----------
@@ -53,6 +53,8 @@ class AvailableNow:
         Lists the log ends and inspects the logs.
     target : dict of TopicPartition to Offset
         The offset at which the run stops in each partition; see :func:`log_ends_now`.
+    once : bool
+        Whether the run has only one batch, which then waits for the whole share of this member.
 
     Attributes
     ----------
@@ -60,11 +62,14 @@ class AvailableNow:
         The newest log ends, but at most the target.
     """
 
-    def __init__(self, settings: GroupSettings, watch: LogWatch, target: dict[TopicPartition, Offset]) -> None:
+    def __init__(
+        self, settings: GroupSettings, watch: LogWatch, target: dict[TopicPartition, Offset], *, once: bool = False
+    ) -> None:
         self.ends: Mapping[TopicPartition, Offset] = {}
         self._settings = settings
         self._watch = watch
         self._target = target
+        self._once = once
         self._reads_nothing = not target  # no topic matches the pattern
 
     def begin(self, group: Membership) -> None:
@@ -113,24 +118,26 @@ class AvailableNow:
             readable = [tp for tp in plannable if tp in target and tp not in unsure]
             self.ends = {tp: min(target[tp], ends.get(tp, target[tp])) for tp in readable}
             ranges = plan(plannable, self.ends, self._watch.leader_epochs, max_rows)
-            if ranges or (plannable and always):
-                end = group.plan(ranges, always=always)
+            has_batch = bool(ranges or (plannable and always))
+            if not has_batch and group.state.batch is not None:
+                return group.state.batch.end
+            settled = False
+            if self._once or not has_batch:  # the last batch of the run, or its end
+                # A log end goes back for a moment while a partition changes its leader.
+                left = [tp for tp, end in self.ends.items() if max(plannable[tp].offset, end) < target[tp]]
+                shorter = {tp: shorter.get(tp, Deadline.after(SHORTER_S)) for tp in left}
+                if any(self._waits_for_end(tp, until, group) for tp, until in shorter.items()):
+                    self._wait_for_others(group, plannable)
+                    continue
+                # Deliberate: use the state from before the question.  The group may assign the first partitions
+                # meanwhile.
+                settled = not (unsure or state.unsettled) and group.is_stable(state.owned.keys(), target.keys())
+            if has_batch:
+                end = group.plan(ranges, always=always) if settled or not self._once else None
                 if end is not None:
                     return end
-                # The partitions have moved since the state was read.  The group may assign them again.
-                self._wait_for_others(group, plannable)
-                continue
-            if group.state.batch is not None:
-                return group.state.batch.end
-            # A log end goes back for a moment while a partition changes its leader.
-            left = [tp for tp in readable if plannable[tp].offset < target[tp]]
-            shorter = {tp: shorter.get(tp, Deadline.after(SHORTER_S)) for tp in left}
-            if any(self._waits_for_end(tp, until, group) for tp, until in shorter.items()):
-                self._wait_for_others(group, plannable)
-                continue
-            # Only a run with nothing left to read has to ask whether the group is stable.
-            # Deliberate: use the state from before the question.  The group may assign the first partitions meanwhile.
-            if not (unsure or state.unsettled) and group.is_stable(state.owned.keys(), target.keys()):
+                # The group may assign more partitions.  Or they have moved since the state was read.
+            elif settled:
                 # This member had partitions, or all topics were deleted.
                 if state.last_epoch > NO_EPOCH or {tp.topic for tp in target} <= group.state.deleted:
                     if not always:

@@ -110,7 +110,7 @@ class Query:
         self._control: ControlSocket | None = None
         self._tracker: BatchTracker | None = None
         self._batch: tuple[BatchOffset, State] | None = None  # the newest batch, and the state when it was planned
-        self._interrupted = False
+        self._once = self._interrupted = False
         self._stop_expected_by: Deadline | None = None  # set by a thread of the control socket
         self._warms_up = settings.warm_up
         self._warm_up_began: float | None = None
@@ -119,19 +119,28 @@ class Query:
         self._lag: dict[str, int] = {}
         self._tell_lag_at = Deadline.after(0)
 
-    def fix_target(self) -> None:
+    def fix_target(self, *, once: bool = False) -> None:
         """List the log ends: a run with ``availableNow`` or ``once`` reads up to them."""
         # Deliberate: not at the top.  Other queries start sooner without it.
         from pyspark_kafka_group.query.available_now import AvailableNow, log_ends_now
 
         settings = self._settings.group
         self._warms_up = False
-        self._planner = AvailableNow(settings, self._watch, log_ends_now(settings, self._watch))
+        self._planner = AvailableNow(settings, self._watch, log_ends_now(settings, self._watch), once=once)
 
     def read_all(self) -> None:
         """Prepare for a trigger that runs once, whose one batch reads what ``availableNow`` would read."""
-        if isinstance(self._planner, StreamPlanner):
-            self.fix_target()
+        if self._once:
+            return
+        self._once = True
+        if self._settings.checkpoint is None:
+            _log.warning(
+                "%s: Spark does not tell a source that the batch of a trigger that runs once is finished. The next run "
+                "commits it, and until then another member of the group may read its records again. Use availableNow, "
+                "or set the option checkpointLocation to the checkpoint of the query.",
+                self._settings.client_id,
+            )
+        self.fix_target(once=True)
 
     def latest_offset(self, start: Json, max_rows: int | None) -> Json:
         """Note that everything up to ``start`` is finished, and plan the next batch.
@@ -187,7 +196,8 @@ class Query:
                 self._warm_up_began = time.monotonic()
             if first and not group.held:
                 self._planner.begin(group)
-            if group.held or (first and always and self._sources.expects_secondary):
+            # Deliberate: not with `once`, whose only batch would be empty.
+            if group.held or (first and always and not self._once and self._sources.expects_secondary):
                 end = group.plan({}, always=True)
             else:
                 end = self._planner.next_batch(group, max_rows, always=always)

@@ -34,6 +34,9 @@ class Run:
         self.watch.ends = {tp: Offset(end + 50) for tp, end in target.items()}  # more records have come since
         self.planner = AvailableNow(SETTINGS, cast(LogWatch, self.watch), self.target)
 
+    def has_one_batch(self) -> None:
+        self.planner = AvailableNow(SETTINGS, cast(LogWatch, self.watch), self.target, once=True)
+
     def plan(self, *, always: bool = False) -> BatchOffset | None:
         return self.planner.next_batch(cast(Membership, self.group), None, always=always)
 
@@ -79,6 +82,34 @@ def test_a_run_that_has_read_its_share_waits_for_what_others_give_back(run: Run)
     run.group.assigned_later = [{A: 10}, {A: 10, B: 5}]
     assert run.plan() is END
     assert run.group.planned == [{B: "[5, 20)"}]
+
+
+@pytest.mark.parametrize("always", [False, True])
+@pytest.mark.parametrize("position", [3, 10])
+def test_the_only_batch_waits_for_the_whole_share(run: Run, always: bool, position: int) -> None:
+    """Regression: a run with `once` left out the partitions that others still had to give it, or read nothing."""
+    run.has_one_batch()
+    run.group.own({A: position})
+    run.group.assigned_later = [{A: position}, {A: position, B: 5}]
+    assert run.plan(always=always) is END
+    assert run.group.planned == [{A: "[3, 10)", B: "[5, 20)"} if position == 3 else {B: "[5, 20)"}]
+
+
+def test_the_only_batch_waits_for_a_log_end_that_goes_back_for_a_moment(run: Run) -> None:
+    run.has_one_batch()
+    run.group.own({A: 3, B: 5})
+    looks = iter([8, 8, 60])
+    run.watch.look = lambda _: {A: Offset(next(looks)), B: Offset(70)}  # type: ignore[method-assign,assignment]
+    assert run.plan() is END
+    assert run.group.planned == [{A: "[3, 10)", B: "[5, 20)"}]
+
+
+def test_the_only_batch_waits_for_partitions_of_which_it_is_not_known(run: Run) -> None:
+    run.has_one_batch()
+    run.group.own({A: 3, B: 5})
+    run.watch.changes = [Changes(unsure={A})] * 3
+    assert run.plan() is END
+    assert run.group.planned == [{A: "[3, 10)", B: "[5, 20)"}]
 
 
 @pytest.mark.parametrize("always", [False, True])

@@ -207,16 +207,6 @@ def test_a_batch_that_runs_again_is_the_same_on_both_sides(source: Callable[...,
     assert second._sources.secondary
 
 
-def test_a_trigger_that_runs_once_is_not_wasted(source: Callable[..., FakeQuery]) -> None:
-    """Spark's first call of the second source asks for the batch, so the first source cannot expect the second one."""
-    first = source()
-    plan(first, INITIAL, end(1))
-    second = source()
-    second._sources._notes.write(created_at=0.0)
-    assert second.latest_offset(INITIAL, None) == end(1)
-    assert not first.begins_empty
-
-
 def test_a_second_load_of_the_same_group_and_topics_with_other_options_is_refused(
     source: Callable[..., FakeQuery],
 ) -> None:
