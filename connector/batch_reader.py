@@ -18,9 +18,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_kafka_group.offsets.task_ranges import Task
 from pyspark_kafka_group.options.batch_settings import BatchSettings
-from pyspark_kafka_group.worker.costs import SentToWorkers
 from pyspark_kafka_group.query.process import log_to_stderr, require_confluent_kafka
 from pyspark_kafka_group.reading.range_reader import ReadOptions
+from pyspark_kafka_group.worker.costs import SentToWorkers
 
 if TYPE_CHECKING:
     import pyarrow as pa

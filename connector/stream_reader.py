@@ -23,8 +23,8 @@ from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.task_ranges import Task, pack
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
-from pyspark_kafka_group.worker.costs import SentToWorkers
 from pyspark_kafka_group.query.process import prepare_source_process
+from pyspark_kafka_group.worker.costs import SentToWorkers
 
 if TYPE_CHECKING:
     import pyarrow as pa

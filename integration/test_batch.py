@@ -36,9 +36,9 @@ from pyspark_kafka_group.offsets.errors import (
     OptionError,
     UnknownTopicError,
 )
-from pyspark_kafka_group.worker.costs import SentToWorkers
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
+from pyspark_kafka_group.worker.costs import SentToWorkers
 
 Read = Callable[..., DataFrame]
 DOCS = Path(__file__).parents[1] / "docs"

@@ -73,7 +73,8 @@ know is an error. [Security](security.md) says how to connect, which of Java's s
 
 _REFUSED = """
 These are errors. They would break what the source promises, or the source cannot do what they say. A name with a star
-covers all names that begin like that and are not on this page.
+covers all names that begin like that and are neither on this page nor among
+[Java's settings](security.md#settings-of-javas-client).
 
 """
 

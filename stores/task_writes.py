@@ -305,7 +305,9 @@ def to_the_end(
     """
     yield from batches
     if jvm_is_gone():
-        raise TaskEndedError("OffsetTable: Spark has ended this task, perhaps before its last row. Nothing was written.")
+        raise TaskEndedError(
+            "OffsetTable: Spark has ended this task, perhaps before its last row. Nothing was written."
+        )
 
 
 def whole_records(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

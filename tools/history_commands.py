@@ -75,7 +75,8 @@ def history(
     if poll is not None:
         patiently(lambda: check_exist(inspection, topics))
         polled = (entry for entry in _polled(inspection, group, poll, count) if is_chosen(topics, *entry.tp))
-        _show_polled(group, (entry for entry in polled if everything or entry.move is not Move.SAME), as_json)
+        entries = (entry for entry in polled if everything or entry.move is not Move.SAME)
+        _show_polled(group, entries, as_json, None if wide else terminal_width())
         return
     found = _entries(inspection, properties, group, topics)
     documents = (entry_document(group, entry) for entry in (found if everything else merged(found)))
@@ -164,13 +165,14 @@ def _polled(inspection: Cluster, group: str, interval: float, count: int | None)
         before = view
 
 
-def _show_polled(group: str, entries: Iterator[Entry], as_json: bool) -> None:
+def _show_polled(group: str, entries: Iterator[Entry], as_json: bool, width: int | None) -> None:
     """Print each change at once."""
     if not as_json:
-        click.echo(table(HISTORY, [], least=POLLED_WIDTHS)[0])
+        click.echo(table(HISTORY, [], least=POLLED_WIDTHS, width=width)[0])
     try:
         for entry in entries:
             document = entry_document(group, entry)
-            click.echo(json.dumps(document) if as_json else table(HISTORY, [document], least=POLLED_WIDTHS)[1])
+            line = table(HISTORY, [document], least=POLLED_WIDTHS, width=width)[1]
+            click.echo(json.dumps(document) if as_json else line)
     except KeyboardInterrupt:
         raise click.exceptions.Exit(0) from None

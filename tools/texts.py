@@ -265,8 +265,8 @@ HISTORY = (
 )
 """The columns of ``history``."""
 
-POLLED_WIDTHS = (19, 24, 10, 10, 7, 2)
-"""Widths for `HISTORY`, if its lines come one by one."""
+POLLED_WIDTHS = (19, 15, 8, 8, 7, 13)
+"""Widths for `HISTORY`, if its lines come one by one: 80 columns."""
 
 
 def _what(document: Document) -> object:

@@ -79,17 +79,18 @@ def of_reports(
     shown = _plain(progress)
     sources = shown.get("sources")
     found = []
-    named = set()
-    for source in sources if isinstance(sources, list) else []:
-        if not isinstance(source, Mapping):
-            continue
-        report: Json = json_object(source.get("latestOffset")) or {}
-        query = query_of(json_object(source.get("endOffset")))
+    reports: list[tuple[Json, str | None, Json]] = [
+        (source, query_of(json_object(source.get("endOffset"))), json_object(source.get("latestOffset")) or {})
+        for source in (sources if isinstance(sources, list) else [])
+        if isinstance(source, Mapping)
+    ]
+    named = {query for _, query, report in reports if _is_report(report)}
+    for source, query, report in reports:
         if not _is_report(report):
             # A repeated batch, Spark 4.0 or 4.1, or a second source that reads the batches of the first.  Only the
             # last one is not worth a question.
             report = {} if query in named else {"control": query}
-        named.add(query)
+            named.add(query)
         report = newest(report)
         if _is_report(report):
             found.append(_source(shown, source, report))

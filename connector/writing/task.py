@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
 
 from pyspark_kafka_group.offsets.errors import SinkTransactionError
+from pyspark_kafka_group.worker.jvm_connection import jvm_is_gone
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
 from pyspark_kafka_group.writing.commit_decision import MOST_TOPICS
-from pyspark_kafka_group.worker.jvm_connection import jvm_is_gone
 from pyspark_kafka_group.writing.options import WriterSettings
 from pyspark_kafka_group.writing.producer import SinkProducer
 from pyspark_kafka_group.writing.producer_cache import lease, open_producer

@@ -133,6 +133,16 @@ def test_a_running_query_is_asked_for_what_its_progress_cannot_tell(
     assert metrics.current(cast(StreamingQuery, SimpleNamespace(lastProgress=None))) == ()
 
 
+def test_a_source_that_reads_the_batches_of_another_one_does_not_count_if_it_comes_first(
+    reporting: tuple[dict[str, Any], ControlSocket],
+) -> None:
+    """Regression: the lag was doubled.  With five sources or more, Spark lists them in any order."""
+    end = json.dumps({"version": 2, "query": QUERY, "topics": {}})
+    shown = progress({**SECONDARY, "endOffset": end}, {**source(reporting[0]), "endOffset": end})
+    (found,) = metrics.current(cast(StreamingQuery, SimpleNamespace(lastProgress=shown)))
+    assert found.group_lag.total == 77
+
+
 def test_a_progress_without_a_report_names_the_query_to_ask(
     reporting: tuple[dict[str, Any], ControlSocket],
 ) -> None:
