@@ -79,13 +79,14 @@ def of_reports(
     shown = _plain(progress)
     sources = shown.get("sources")
     found = []
-    reports: list[tuple[Json, str | None, Json]] = [
+    shown_reports: list[tuple[Json, str | None, Json]] = [
         (source, query_of(json_object(source.get("endOffset"))), json_object(source.get("latestOffset")) or {})
         for source in (sources if isinstance(sources, list) else [])
         if isinstance(source, Mapping)
     ]
-    named = {query for _, query, report in reports if _is_report(report)}
-    for source, query, report in reports:
+    named = {query for _, query, report in shown_reports if _is_report(report)}
+    for source, query, shown_report in shown_reports:
+        report = shown_report
         if not _is_report(report):
             # A repeated batch, Spark 4.0 or 4.1, or a second source that reads the batches of the first.  Only the
             # last one is not worth a question.

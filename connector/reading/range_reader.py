@@ -183,6 +183,8 @@ class RangeReader:
             self.position = self.until
         else:
             # The fetch and this answer came from two leaders, or the end is lower for a moment: repeat the request.
+            if self.position <= log_end:
+                self._shorter_since = None
             time.sleep(WAIT_S)
         if not self.done:
             self._client.unassign(self.tp)

@@ -37,6 +37,9 @@ _FOR_THE_WAY_S = 1.0
 """How much longer than the broker this producer waits, so that the broker's own answer comes first."""
 
 
+_LONGEST_AGE_MS = 86_400_000
+
+
 class _Range(NamedTuple):
     """The default of a number, and its limits in librdkafka."""
 
@@ -50,6 +53,7 @@ _NUMBERS = {
     "compression.level": _Range(-1, -1, 12),
     "message.max.bytes": _Range(1_000_000, 1000, 1_000_000_000),
     "message.timeout.ms": _Range(300_000, 0, _MOST),
+    "metadata.max.age.ms": _Range(_LONGEST_AGE_MS, 1, _LONGEST_AGE_MS),  # Java's name of the refresh interval
     "queue.buffering.max.kbytes": _Range(1_048_576, 1, _MOST),
     "request.timeout.ms": _Range(30_000, 1, 900_000),
     "retry.backoff.max.ms": _Range(1000, 1, 300_000),
@@ -68,6 +72,7 @@ _IGNORED = {
 _WITH_WORDS = frozenset(
     {
         "acks",
+        "allow.auto.create.topics",
         "client.id",
         "compression.codec",
         "compression.type",
@@ -101,6 +106,7 @@ class DirectSettings(NamedTuple):
     answer_s: float  # how long a broker may be silent
     pause_s: float  # before the first retry; it doubles each time
     longest_pause_s: float
+    creates_topics: bool  # whether to ask the brokers to create topics that do not exist
     new_topic_s: float  # how long to wait for a topic that the cluster does not know
     topic_age_s: float  # when to ask for the partitions of a topic again
     transactional_id: str | None
@@ -132,6 +138,7 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings:
     idempotent = bool(_one_of("enable.idempotence", _BOOLEANS, config, "false"))
     _one_of("enable.metrics.push", _BOOLEANS, config, "false")
     _one_of("partitioner", {"murmur2_random": True}, config, "consistent_random")
+    creates_topics = bool(_one_of("allow.auto.create.topics", _BOOLEANS, config, "true"))
     transactional_id = config.get("transactional.id")
     if idempotent and (acks == 1 or int(config.get(_IN_FLIGHT, 0)) > _MOST_IN_FLIGHT):
         raise NotSupportedError(f"kafka.enable.idempotence needs acks=all, and {_IN_FLIGHT} of at most 5")
@@ -142,6 +149,7 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings:
     except OptionError as problem:
         raise NotSupportedError(f"own connections do not support {problem.option}") from None
     milliseconds = {key: value / 1000 for key, value in number.items()}
+    refresh_s = milliseconds["topic.metadata.refresh.interval.ms"]
     buffer_bytes = number["queue.buffering.max.kbytes"] * 1024
     record_bytes = min(number["message.max.bytes"], buffer_bytes)
     return DirectSettings(
@@ -160,10 +168,9 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings:
         answer_s=min(milliseconds["socket.timeout.ms"], milliseconds["request.timeout.ms"] + _FOR_THE_WAY_S),
         pause_s=milliseconds["retry.backoff.ms"],
         longest_pause_s=max(milliseconds["retry.backoff.ms"], milliseconds["retry.backoff.max.ms"]),
+        creates_topics=creates_topics,
         new_topic_s=milliseconds["topic.metadata.propagation.max.ms"],
-        topic_age_s=milliseconds["topic.metadata.refresh.interval.ms"]
-        if number["topic.metadata.refresh.interval.ms"] >= 0
-        else math.inf,
+        topic_age_s=min(refresh_s if refresh_s >= 0 else math.inf, milliseconds["metadata.max.age.ms"]),
         transactional_id=transactional_id,
         transaction_ms=number["transaction.timeout.ms"],
     )

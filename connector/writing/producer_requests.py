@@ -191,7 +191,8 @@ class ProducerRequests:
         OSError, ProtocolError
             If no broker answers.
         """
-        found = self._connections.ask_any(Metadata(tuple(sorted(topics)), creates=True), deadline.within(_ATTEMPT_S))
+        wanted = Metadata(tuple(sorted(topics)), creates=self._settings.creates_topics)
+        found = self._connections.ask_any(wanted, deadline.within(_ATTEMPT_S))
         self._connections.learn(found.brokers.values())
         return found
 

@@ -348,6 +348,22 @@ def test_a_position_that_is_in_the_log_after_all_is_read_again() -> None:
     assert consumer.assigned == [0, 0]
 
 
+def test_an_end_that_goes_back_twice_for_a_moment_is_no_loss() -> None:
+    """Regression: the log was healthy between the two looks, but both counted as one long time."""
+    consumer = ScriptedConsumer([90, 95, 99], log_end=100, script=[event(KafkaError._AUTO_OFFSET_RESET)])
+    ends = [80, 100, 80]
+
+    def bounds(_partition: TopicPartition, timeout: float) -> tuple[int, int]:
+        consumer.clock.sleep(SHORTER_S)  # the partition has no leader meanwhile
+        if ends:
+            return 0, ends.pop(0)
+        consumer.script = None
+        return 0, 100
+
+    cast(Any, consumer).get_watermark_offsets = bounds
+    assert delivered(consumer, 90, 100) == [90, 95, 99]
+
+
 def test_a_position_that_stays_refused_ends_in_a_timeout() -> None:
     with pytest.raises(ReadTimeoutError):
         delivered(ScriptedConsumer(script=[event(KafkaError._AUTO_OFFSET_RESET)], log_end=3), 0, 3)

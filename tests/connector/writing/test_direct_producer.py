@@ -236,8 +236,9 @@ def test_a_topic_that_grows_gets_records_in_its_new_partitions(brokers: SinkBrok
     producer.close()
 
 
-def test_old_metadata_is_asked_for_again(brokers: SinkBrokers) -> None:
-    producer = producer_of(brokers, **{"topic.metadata.refresh.interval.ms": "1"})
+@pytest.mark.parametrize("name", ["topic.metadata.refresh.interval.ms", "metadata.max.age.ms"])
+def test_old_metadata_is_asked_for_again(brokers: SinkBrokers, name: str) -> None:
+    producer = producer_of(brokers, **{name: "1"})
     write(producer, numbered(1))
     time.sleep(0.01)
     asked = brokers.kinds.count("Metadata")
@@ -248,6 +249,19 @@ def test_old_metadata_is_asked_for_again(brokers: SinkBrokers) -> None:
     write(producer, numbered(1, 2))
     producer.close()
     assert brokers.values() == numbered(3)
+
+
+@pytest.mark.parametrize(("more", "creates"), [({}, True), ({"allow.auto.create.topics": "false"}, False)])
+def test_brokers_may_create_a_topic_unless_the_user_forbids_it(
+    brokers: SinkBrokers, more: dict[str, str], creates: bool
+) -> None:
+    """Regression: a name with a typing error was created in any case."""
+    producer = producer_of(brokers, **more)
+    write(producer, numbered(1))
+    producer.close()
+    (asked,) = (one for broker in brokers.brokers for one in broker.asked if one.api == METADATA)
+    no_operations_no_tags = b"\0\0"
+    assert asked.body.endswith(bytes([creates]) + no_operations_no_tags)
 
 
 def test_a_new_topic_is_waited_for_and_not_for_ever(brokers: SinkBrokers) -> None:
