@@ -230,8 +230,8 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         least=1_000_512,  # librdkafka's default of message.max.bytes, and a margin that it demands
         most=2**31 - 1,
         default="100000000",  # of librdkafka.  Kafka's default of message.max.bytes is a hundredth of it
-        doc="The largest size of a record batch, both as it is sent and after decompression. A larger one is an error. "
-        "Executors need twice as much memory.",
+        doc="The largest size of a record batch, both as it is sent and after decompression. A larger one is an error, "
+        "unless it is sent without compression and has at most 16 MB. Executors need twice as much memory.",
     ),
     KafkaProperty(
         key="fetch.wait.max.ms",

@@ -126,7 +126,10 @@ class Recreated(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsLost(Event):
-    """Records were deleted before the query read them, with ``failOnDataLoss=false``.  Once per range."""
+    """At the start of a partition, records before its position were deleted, with ``failOnDataLoss=false``.
+
+    Once per range.  If records are deleted later, the task that was to read them logs a WARNING.
+    """
 
     name: ClassVar[str] = "recordsLost"
     partition: TopicPartition
