@@ -195,8 +195,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="records-lost-total",
         unit="ranges",
-        doc="Ranges that were deleted before a partition started, with `failOnDataLoss=false`. Later losses are only in "
-        "the logs of executors.",
+        doc="Ranges that were deleted before a partition started, with `failOnDataLoss=false`. "
+        "Later losses are only in the logs of executors.",
         read=event("recordsLost"),
     ),
     Metric(
