@@ -22,8 +22,8 @@ T = TypeVar("T")
 SHORTER_S = 10.0
 """How long a log must end below a wanted offset before records count as lost."""
 
-GONE_S = 3.0
-"""How long each answer must lack a partition before it counts as deleted."""
+PATIENCE_S = 3.0
+"""How long to ask again about partitions that fail, in seconds, even if this takes more attempts."""
 
 _ASK_AGAIN_S = 0.5
 
@@ -203,7 +203,7 @@ class RangeLookup:
         """Ask about all partitions, and again about those that fail."""
         found: dict[TopicPartition, T] = {}
         left = list(partitions)
-        until, attempts = Deadline.after(GONE_S), 0
+        until, attempts = Deadline.after(PATIENCE_S), 0
         while left:
             if attempts:
                 self._pause(attempts)
@@ -212,16 +212,15 @@ class RangeLookup:
             failed = answers.failed
             left = [tp for tp in left if tp in failed]
             attempts += 1
-            if not left or attempts < self._attempts:
+            # A broker that has just become the leader may say for a moment that the partition does not exist.
+            if not left or attempts < self._attempts or not until.passed:
                 continue
-            if not all(has(failed[tp], Consequence.NO_TOPIC) for tp in left):
-                raise BrokerError(
-                    f"Kafka did not return the offsets of {', '.join(map(str, left[:5]))}: {failed[left[0]]}. Look for "
-                    f"partitions without a leader and for open transactions, or raise fetchOffset.numRetries."
-                )
-            # A broker that has just become the leader may not know of it yet.
-            if until.passed:
+            if all(has(failed[tp], Consequence.NO_TOPIC) for tp in left):
                 raise GonePartitionsError(left)
+            raise BrokerError(
+                f"Kafka did not return the offsets of {', '.join(map(str, left[:5]))}: {failed[left[0]]}. Look for "
+                f"partitions without a leader and for open transactions, or raise fetchOffset.numRetries."
+            )
         return found
 
     def _patiently(self, ask: Callable[[], T]) -> T:
@@ -242,5 +241,5 @@ class RangeLookup:
         )
 
     def _pause(self, attempts: int) -> None:
-        """Wait before the next attempt, longer if these were all that the user wants."""
+        """Wait before the next attempt: at least half a second after the user's attempts are used up."""
         time.sleep(self._pause_s if attempts < self._attempts else max(self._pause_s, _ASK_AGAIN_S))

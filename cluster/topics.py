@@ -117,10 +117,15 @@ class Topics(Channel):
         return missing
 
     def leaders(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> Mapping[int, int]:
-        """Return the id of the leader of each partition, or -1 without one; empty if the topic does not exist."""
+        """Return the id of the leader of each partition, or -1 without one.
+
+        Empty if the topic does not exist, or this user may not see it.
+        """
         metadata = self._metadata((topic,), Deadline.after(timeout_s))
         for found in metadata.topics:
-            self._errors.raise_if_final(error_name(found.error), f"topic {topic!r}")
+            name = error_name(found.error)
+            if name != "TOPIC_AUTHORIZATION_FAILED":
+                self._errors.raise_if_final(name, f"topic {topic!r}")
         return {part.number: part.leader for found in metadata.topics for part in found.partitions}
 
     def brokers_and_topics(self, topics: Collection[str], *, timeout_s: float = TIMEOUT_S) -> ClusterMetadata:

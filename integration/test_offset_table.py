@@ -403,11 +403,11 @@ def test_a_task_that_spark_kills_before_its_last_row_writes_nothing(
 
     def never_done(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
-        for start in range(1, 200_000, 10_000):  # enough that Spark passes some on
+        for start in range(1, 900_000, 10_000):
             offsets = pa.array(range(start, start + 10_000), pa.int64())
             topics, numbers = ["orders"] * 10_000, pa.array([0] * 10_000, pa.int32())
             yield pa.record_batch([pa.array(topics), numbers, offsets], names=["topic", "partition", "offset"])
-        time.sleep(600)
+            time.sleep(0.1 if start < 200_000 else 5)  # Spark closes the connection between two of them
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from write_task(database, work, batches)
@@ -425,6 +425,7 @@ def test_a_task_that_spark_kills_before_its_last_row_writes_nothing(
     wait_for((tmp_path / "begun").exists, "the task has written rows")
     spark.sparkContext.cancelJobGroup("killed")
     job.join(60)
+    assert not job.is_alive()
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'"
     wait_for(lambda: execute(url, waiting) == [(0,)], "its transaction has ended")
     assert execute(url, "SELECT count(*) FROM orders") == [(0,)]

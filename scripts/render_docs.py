@@ -184,7 +184,8 @@ librdkafka does not know is an error. Java's security settings, and values by re
 The sink has two producers. The direct one writes over connections of this project. It supports all properties for connections and
 logins, those of the next table, and these: `kafka.batch.size`, `kafka.compression.type`, `kafka.compression.level`,
 `kafka.request.timeout.ms`, `kafka.socket.timeout.ms`, `kafka.retry.backoff.ms`, `kafka.retry.backoff.max.ms`,
-`kafka.topic.metadata.refresh.interval.ms`, `kafka.metadata.max.age.ms`, `kafka.allow.auto.create.topics`. It ignores `kafka.max.in.flight.requests.per.connection`,
+`kafka.topic.metadata.refresh.interval.ms`, `kafka.metadata.max.age.ms`,
+`kafka.allow.auto.create.topics` (librdkafka's producer has no such property). It ignores `kafka.max.in.flight.requests.per.connection`,
 `kafka.queue.buffering.max.messages`, and what tunes librdkafka's connections, such as `kafka.socket.keepalive.enable`.
 
 With any other property, another partitioner or `kafka.acks=0`, librdkafka's producer writes, which is slower. The log of the executor then

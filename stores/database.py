@@ -99,10 +99,9 @@ class Database:
             )
         if found.drivername == _PSYCOPG:
             _require("psycopg")
-            if url.partition("?")[0].count("@") > 1:  # the rest of the password would be the host, and errors show it
+            if "@" in f"{found.host}{found.database}":  # the rest of a password, and errors show the host
                 raise ConfigurationError(
-                    "OffsetTable: the URL has more than one @ before its parameters. Encode an @ in the user, the "
-                    "password or the database as %40."
+                    "OffsetTable: the host or the database in the URL has an @. Encode an @ in the password as %40."
                 )
         return cls(
             url=found.render_as_string(hide_password=False),

@@ -28,7 +28,7 @@ from pyspark_kafka_group.tools.command_base import (
     topics_option,
     wide_option,
 )
-from pyspark_kafka_group.tools.texts import HISTORY, INCIDENTS, POLLED_WIDTHS, table, terminal_width
+from pyspark_kafka_group.tools.texts import HISTORY, INCIDENTS, polled_widths, table, terminal_width
 
 
 @click.command()
@@ -167,12 +167,13 @@ def _polled(inspection: Cluster, group: str, interval: float, count: int | None)
 
 def _show_polled(group: str, entries: Iterator[Entry], as_json: bool, width: int | None) -> None:
     """Print each change at once."""
+    least = polled_widths(width)
     if not as_json:
-        click.echo(table(HISTORY, [], least=POLLED_WIDTHS, width=width)[0])
+        click.echo(table(HISTORY, [], least=least, width=width)[0])
     try:
         for entry in entries:
             document = entry_document(group, entry)
-            line = table(HISTORY, [document], least=POLLED_WIDTHS, width=width)[1]
+            line = table(HISTORY, [document], least=least, width=width)[1]
             click.echo(json.dumps(document) if as_json else line)
     except KeyboardInterrupt:
         raise click.exceptions.Exit(0) from None

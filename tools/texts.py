@@ -265,8 +265,10 @@ HISTORY = (
 )
 """The columns of ``history``."""
 
-POLLED_WIDTHS = (19, 15, 8, 8, 7, 13)
-"""Widths for `HISTORY`, if its lines come one by one: 80 columns."""
+
+def polled_widths(width: int | None) -> tuple[int, ...]:
+    """Return widths for `HISTORY`, if its lines come one by one: at least 80 columns."""
+    return 19, 15 + max(0, (width or 100) - 80), 9, 9, 7, 11
 
 
 def _what(document: Document) -> object:

@@ -68,7 +68,7 @@ def sources_of(progress: str) -> list[Source]:
 def has_only_others(progress: str) -> bool:
     """Return whether a progress, which is JSON text, certainly shows no ``kafka-group`` source.
 
-    A source without any offset is another one too: it has found nothing yet, but this one always plans a first batch.
+    A source without any offset is not one of them, because these always plan a first batch.
     """
     sources = json.loads(progress)["sources"]
     return bool(sources) and not any(

@@ -195,7 +195,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="records-lost-total",
         unit="ranges",
-        doc="Ranges that were deleted before a partition started, with `failOnDataLoss=false`. "
+        doc="Ranges that no longer existed when a partition started, with `failOnDataLoss=false`. "
         "Later losses are only in the logs of executors.",
         read=event("recordsLost"),
     ),

@@ -133,13 +133,6 @@ class Query:
         if self._once:
             return
         self._once = True
-        if self._settings.checkpoint is None:
-            _log.warning(
-                "%s: Spark does not tell a source that the batch of a trigger that runs once is finished. The next run "
-                "commits it, and until then another member of the group may read its records again. Use availableNow, "
-                "or set the option checkpointLocation to the checkpoint of the query.",
-                self._settings.client_id,
-            )
         self.fix_target(once=True)
 
     def latest_offset(self, start: Json, max_rows: int | None) -> Json:
@@ -180,6 +173,7 @@ class Query:
         first = self._group is None
         if first:
             self._warms_up = self._warms_up and not self._triggers_are_far_apart()
+            self._warn_of_late_commit()
         group = self._join(begin, begin.query_id, warms_up=self._warms_up)
         assert self._tracker is not None
         self._tracker.called()
@@ -220,6 +214,16 @@ class Query:
             _log.debug("%s: offset log: %r", self._settings.client_id, problem)  # a damaged log is Spark's to report
             return False
         return gap_s is not None and gap_s >= _FAR_APART_S
+
+    def _warn_of_late_commit(self) -> None:
+        """Warn of a run with ``once`` whose batch stays uncommitted, because Spark does not report its end."""
+        if self._once and self._settings.checkpoint is None and self._settings.group.start.keeps_offsets:
+            _log.warning(
+                "%s: Spark does not tell the source when the batch of a run with once is finished. The next run "
+                "commits this batch. Until then another member of the group may read it again. Use availableNow, or "
+                "set the option checkpointLocation.",
+                self._settings.client_id,
+            )
 
     def _warn_of_long_warm_up(self) -> None:
         """Warn if the trigger after the warm-up came late, because the query has read nothing until then."""

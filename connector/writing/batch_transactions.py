@@ -196,17 +196,14 @@ class BatchTransactions:
         stream : bool
             Whether it is a query.  The transactions that it has decided to commit stay open.
         """
-        keep: Collection[str] = ()
+        keep: set[str] = set()
         driver = None
         try:
             if stream:
                 driver = self._take_over()
                 found = self._decision()
-                decided = self._producers(found.transactions) if found is not None else {}
-                # With another producer, a later batch uses the id: the decided transaction has ended.
-                now = self._states(decided)
-                keep = [name for (name, one), (_, *other) in zip(decided.items(), now, strict=True) if one == (*other,)]
-        except (TryAgainError, KafkaGroupError) as problem:
+                keep = self._still_open(found) if found is not None else keep
+        except KafkaGroupError as problem:
             log.warning("Open transactions may delay consumers until their timeout: %s", problem)
             return
         self._abort_others(keep, driver)
@@ -417,6 +414,15 @@ class BatchTransactions:
                 f"They are if it had committed them before. {written} Check the topic, and write missing rows by hand. "
                 + _accept(batch)
             )
+
+    def _still_open(self, decision: Decision) -> set[str]:
+        """Return the transactional ids of a decision, without those that a later batch uses by now."""
+        keep = set()
+        decided = self._producers(decision.transactions)
+        for (name, producer), (state, *now) in zip(decided.items(), self._states(decided), strict=True):
+            if state != _OPEN or producer == tuple(now):
+                keep.add(name)
+        return keep
 
     def _abort_others(self, keep: Collection[str], driver: OpenProducer | None) -> None:
         """Abort the open transactions of killed attempts and earlier runs: consumers would wait for them.

@@ -37,9 +37,6 @@ _FOR_THE_WAY_S = 1.0
 """How much longer than the broker this producer waits, so that the broker's own answer comes first."""
 
 
-_LONGEST_AGE_MS = 86_400_000
-
-
 class _Range(NamedTuple):
     """The default of a number, and its limits in librdkafka."""
 
@@ -53,7 +50,7 @@ _NUMBERS = {
     "compression.level": _Range(-1, -1, 12),
     "message.max.bytes": _Range(1_000_000, 1000, 1_000_000_000),
     "message.timeout.ms": _Range(300_000, 0, _MOST),
-    "metadata.max.age.ms": _Range(_LONGEST_AGE_MS, 1, _LONGEST_AGE_MS),  # Java's name of the refresh interval
+    "metadata.max.age.ms": _Range(_MOST, 1, 86_400_000),  # Java's name of the refresh interval
     "queue.buffering.max.kbytes": _Range(1_048_576, 1, _MOST),
     "request.timeout.ms": _Range(30_000, 1, 900_000),
     "retry.backoff.max.ms": _Range(1000, 1, 300_000),
@@ -150,6 +147,7 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings:
         raise NotSupportedError(f"own connections do not support {problem.option}") from None
     milliseconds = {key: value / 1000 for key, value in number.items()}
     refresh_s = milliseconds["topic.metadata.refresh.interval.ms"]
+    oldest_s = milliseconds["metadata.max.age.ms"] if "metadata.max.age.ms" in config else math.inf
     buffer_bytes = number["queue.buffering.max.kbytes"] * 1024
     record_bytes = min(number["message.max.bytes"], buffer_bytes)
     return DirectSettings(
@@ -170,7 +168,7 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings:
         longest_pause_s=max(milliseconds["retry.backoff.ms"], milliseconds["retry.backoff.max.ms"]),
         creates_topics=creates_topics,
         new_topic_s=milliseconds["topic.metadata.propagation.max.ms"],
-        topic_age_s=min(refresh_s if refresh_s >= 0 else math.inf, milliseconds["metadata.max.age.ms"]),
+        topic_age_s=min(refresh_s if refresh_s >= 0 else math.inf, oldest_s),
         transactional_id=transactional_id,
         transaction_ms=number["transaction.timeout.ms"],
     )

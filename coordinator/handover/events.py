@@ -126,7 +126,7 @@ class Recreated(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsLost(Event):
-    """At the start of a partition, records before its position were deleted, with ``failOnDataLoss=false``.
+    """A partition starts, and the records of this range no longer exist, with ``failOnDataLoss=false``.
 
     Once per range.  If records are deleted later, the task that was to read them logs a WARNING.
     """

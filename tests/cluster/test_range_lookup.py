@@ -22,8 +22,8 @@ TP = TopicPartition("orders", 0)
 LOADING = classic("", error_code("COORDINATOR_LOAD_IN_PROGRESS"))
 
 
-def unknown() -> Answer:
-    return answers.listed({TP: ListedOffset(error_code("UNKNOWN_TOPIC_OR_PARTITION"), -1, -1)})
+def failed(name: str) -> Answer:
+    return answers.listed({TP: ListedOffset(error_code(name), -1, -1)})
 
 
 @pytest.fixture
@@ -58,18 +58,24 @@ def test_a_log_end_that_stays_below(lookup: RangeLookup, monkeypatch: pytest.Mon
 def test_a_partition_that_a_broker_does_not_know_for_a_moment(broker: FakeBroker, lookup: RangeLookup) -> None:
     """Regression: a read left the partition out, and a bookmark committed it."""
     lookup._attempts = 3
-    broker.answers[LIST] = [*[unknown()] * 5, listed({TP: 25})]
+    broker.answers[LIST] = [
+        *[failed("UNKNOWN_TOPIC_OR_PARTITION")] * 5,
+        failed("NOT_LEADER_OR_FOLLOWER"),
+        listed({TP: 25}),
+    ]
     assert lookup.log_ends([TP]) == {TP: 25}
 
 
-def test_a_partition_that_stays_unknown(
-    broker: FakeBroker, lookup: RangeLookup, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "error"), [("UNKNOWN_TOPIC_OR_PARTITION", GonePartitionsError), ("LEADER_NOT_AVAILABLE", BrokerError)]
+)
+def test_a_partition_that_goes_on_failing(
+    broker: FakeBroker, lookup: RangeLookup, monkeypatch: pytest.MonkeyPatch, name: str, error: type[Exception]
 ) -> None:
-    monkeypatch.setattr(range_lookup, "GONE_S", 0.1)
-    broker.answers[LIST] = unknown()
-    with pytest.raises(GonePartitionsError) as gone:
+    monkeypatch.setattr(range_lookup, "PATIENCE_S", 0.1)
+    broker.answers[LIST] = failed(name)
+    with pytest.raises(error, match="orders-0"):
         lookup.log_ends([TP])
-    assert gone.value.partitions == [TP]
 
 
 def test_a_patient_lookup_waits_for_a_coordinator(broker: FakeBroker, lookup: RangeLookup) -> None:

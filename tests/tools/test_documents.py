@@ -10,7 +10,6 @@ from unittest.mock import MagicMock
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.cluster_answers import GroupCoordinator
 from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
-from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.tools.analysis.documents import (
@@ -33,10 +32,10 @@ from pyspark_kafka_group.tools.doctor.facts import Finding, GroupFacts, Severity
 from pyspark_kafka_group.tools.texts import (
     HISTORY,
     INCIDENTS,
-    POLLED_WIDTHS,
     coordinator_text,
     diagnosis_text,
     group_text,
+    polled_widths,
     reset_text,
     table,
 )
@@ -256,9 +255,6 @@ def test_coordinator() -> None:
         "coordinator": COORDINATOR,
     }
     hidden = asked({})
-    refused = MagicMock(side_effect=AuthenticationError("TOPIC_AUTHORIZATION_FAILED"))
-    inspection = MagicMock(coordinator=lambda _group: NODE, leaders=refused)
-    assert coordinator_document(cast(Cluster, inspection), "etl") == hidden
     assert {key for key, value in hidden.items() if value is None} == {
         "offsets_topic_partitions",
         "offsets_topic_partition",
@@ -352,10 +348,11 @@ def history_text(entries: list[Entry]) -> list[str]:
 
 
 def test_a_history_that_comes_line_by_line_fits_a_terminal() -> None:
-    long = replace(ENTRY, tp=TopicPartition("orders-of-the-european-warehouses", 12), owner=None)
-    lines = table(HISTORY, [entry_document("etl", long)], least=POLLED_WIDTHS, width=80)
+    least = polled_widths(80)
+    long = replace(ENTRY, tp=TopicPartition("orders-of-the-european-warehouses", 12), owner=None, offset=123_456_789)
+    lines = table(HISTORY, [entry_document("etl", long)], least=least, width=80)
     assert max(map(len, lines)) <= 80
-    assert lines[0].index("MOVE") == table(HISTORY, [], least=POLLED_WIDTHS)[0].index("MOVE")
+    assert lines[0].index("MOVE") == table(HISTORY, [], least=least, width=80)[0].index("MOVE")
 
 
 def test_a_reset_is_told_in_the_history() -> None:

@@ -13,7 +13,6 @@ from typing import Any
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.cluster_answers import GroupCoordinator
 from pyspark_kafka_group.cluster.group_description import GroupMember
-from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.group_samples import GroupSample
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
@@ -74,10 +73,7 @@ def coordinator_document(inspection: Cluster, group: str) -> Document:
     Raises what :class:`~pyspark_kafka_group.cluster.cluster.Cluster` says.
     """
     coordinator = inspection.coordinator(group)  # first: this request makes a new cluster create the topic
-    try:
-        leaders = inspection.leaders(OFFSETS_TOPIC)
-    except AuthenticationError:  # the user may ask about the group, but not about this topic
-        leaders = {}
+    leaders = inspection.leaders(OFFSETS_TOPIC)
     partition = group_partition(group, len(leaders)) if leaders else None
     leader = leaders.get(partition, -1) if partition is not None else -1
     return {

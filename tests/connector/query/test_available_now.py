@@ -216,8 +216,14 @@ def test_a_run_that_had_partitions_and_has_given_them_to_others_ends(run: Run) -
     assert run.plan() is None
 
 
+@pytest.mark.parametrize("once", [False, True])
 @pytest.mark.parametrize("answers", [False, True])
-def test_a_group_that_does_not_settle_is_an_error_in_the_end(run: Run, now: SimpleNamespace, answers: bool) -> None:
+def test_a_group_that_does_not_settle_is_an_error_in_the_end(
+    run: Run, now: SimpleNamespace, answers: bool, once: bool
+) -> None:
+    if once:
+        run.has_one_batch()
+        run.group.own({A: 3})
     run.group.answers, run.group.settled = answers, False
     with pytest.raises(AssignmentTimeoutError, match="'etl' has not given each partition"):
         run.plan()
@@ -256,9 +262,12 @@ def test_a_log_end_that_goes_back_for_a_moment_does_not_end_the_run(now: SimpleN
     assert run.group.planned == [{A: "[60, 100)"}]
 
 
-def test_a_log_that_stays_shorter_is_an_error_after_10_s(run: Run, now: SimpleNamespace) -> None:
+@pytest.mark.parametrize("once", [False, True])
+def test_a_log_that_stays_shorter_is_an_error_after_10_s(run: Run, now: SimpleNamespace, once: bool) -> None:
     """Regression: the run succeeded, although records that it was to read were gone."""
-    run.group.own({A: 3, B: 20})
+    if once:
+        run.has_one_batch()
+    run.group.own({A: 3, B: 5 if once else 20})
     run.watch.ends[A] = Offset(3)
     with pytest.raises(DataLossError, match=r"orders-0: offsets \[3, 10\) are beyond the end of the log, 3"):
         run.plan()
@@ -279,6 +288,16 @@ def test_without_fail_on_data_loss_it_ends_the_run_with_a_warning(
         "without the records in between. If they come back, the next run reads them. Check the broker's log for an "
         "unclean leader election."
     ]
+
+
+def test_without_fail_on_data_loss_the_only_batch_reads_the_rest(run: Run, now: SimpleNamespace) -> None:
+    settings = replace(SETTINGS, start=replace(SETTINGS.start, fail_on_data_loss=False))
+    run.planner = AvailableNow(settings, cast(LogWatch, run.watch), run.target, once=True)
+    run.group.own({A: 3, B: 5})
+    run.watch.ends[A] = Offset(8)
+    assert run.plan() is END
+    assert 1010 < now.s < 1011
+    assert run.group.planned == [{A: "[3, 8)", B: "[5, 20)"}]
 
 
 def test_a_deleted_topic_has_nothing_left_to_read(run: Run) -> None:

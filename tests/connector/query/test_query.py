@@ -326,7 +326,7 @@ def test_a_query_that_has_nothing_to_wait_for_joins_at_once(
 
 @pytest.mark.parametrize("once", [False, True])
 def test_the_first_batch_beside_an_equal_source_is_empty_unless_it_is_the_only_one(
-    spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch, once: bool
+    spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, once: bool
 ) -> None:
     """Regression: a run with `once` of a stream that is joined with itself read nothing."""
     produce(0)
@@ -336,6 +336,7 @@ def test_the_first_batch_beside_an_equal_source_is_empty_unless_it_is_the_only_o
         spark.query.read_all()
     assert spark.poll()
     assert spark.ranges() == ({0: "[0, 1)"} if once else {})
+    assert ("The next run commits this batch" in caplog.text) == once
 
 
 def test_calls_are_short_while_the_query_runs_batches_of_its_other_sources(
