@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.sasl import Conversation
+from pyspark_kafka_group.wire.threads import start_daemon
 from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, RefusedCredentialsError
 
 T = TypeVar("T")
@@ -173,7 +174,11 @@ def _within(deadline: Deadline, work: Callable[[], T]) -> T:
             turn.release()
             done.set_result(outcome)
 
-    threading.Thread(target=run, name="kafka-group-kerberos", daemon=True).start()
+    try:
+        start_daemon(run, "kafka-group-kerberos")
+    except OSError:
+        turn.release()
+        raise
     try:
         return done.result(max(min(deadline.left_s, _TIMEOUT_S), 0))
     except TimeoutError:

@@ -10,9 +10,11 @@ import re
 import socket
 import threading
 from concurrent.futures import Future
+from functools import partial
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
+from pyspark_kafka_group.wire.threads import start_daemon
 from pyspark_kafka_group.wire.types import Address, PropertyError
 
 
@@ -88,9 +90,9 @@ def endpoints(
     with _lock:
         lookup = _running.get(key)
         if lookup is None:
-            lookup = _running[key] = Future()
-            # A daemon: it may be abandoned, and must not keep the process alive.
-            threading.Thread(target=_run, args=(key, lookup), name="kafka-group-names", daemon=True).start()
+            lookup = Future()
+            start_daemon(partial(_run, key, lookup), "kafka-group-names")
+            _running[key] = lookup
     try:
         return lookup.result(timeout_s)
     except TimeoutError:

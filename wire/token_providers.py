@@ -9,16 +9,16 @@ from __future__ import annotations
 import importlib
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from pyspark_kafka_group.wire import cloud_tokens, token_cache
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.name_lookup import addresses
+from pyspark_kafka_group.wire.threads import start_daemon
 from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, SHARE, TIMEOUT_S, Token, recent_tokens
 from pyspark_kafka_group.wire.types import PropertyError, StoppedLoginError
 
@@ -94,9 +94,10 @@ class TokenProvider:
         """
         running = self._running
         if running is None:
-            running = self._running = Future()
+            running = Future()
             # Deliberate: a thread.  A provider that never returns would block the caller for ever.
-            threading.Thread(target=self._run, args=(running,), name="kafka-group-token", daemon=True).start()
+            start_daemon(partial(self._run, running), "kafka-group-token")
+            self._running = running
         if not wait([running], deadline.within(TIMEOUT_S).left_s).done:
             raise self._noted(TimeoutError("does not answer. The source asks again, and waits for the same answer."))
         self._running = None

@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark_kafka_group.control.messages import Json, send
 from pyspark_kafka_group.control.names import PREFIX, SOCKET, publish, withdraw
+from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 
@@ -23,6 +24,7 @@ _REQUEST_PATIENCE_S = 5.0
 
 # The pause after a failed accept, for a process that is short of files.  Shorter than callers wait for an answer.
 _ACCEPT_PAUSE_S = 0.1
+_WARN_PAUSE_S = 10.0
 
 
 class ControlSocket:
@@ -108,13 +110,16 @@ class ControlSocket:
             _log.debug("control socket: %r", problem)
 
     def _connections(self) -> Iterator[socket.socket]:
+        warn_at = Deadline.after(0)
         while True:
             try:
                 yield self._socket.accept()[0]
             except OSError as problem:
                 if self._closed.wait(_ACCEPT_PAUSE_S):
                     return
-                _log.warning("control socket: %r", problem)  # for example, too many open files
+                if warn_at.passed:
+                    _log.warning("control socket: %r", problem)  # for example, too many open files
+                    warn_at = Deadline.after(_WARN_PAUSE_S)
 
     def _answer(self, request: Any) -> Json:
         match request:

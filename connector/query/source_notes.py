@@ -159,22 +159,24 @@ class Notes:
 
     def __init__(self, settings: Settings, fingerprint: str, created_at: float, folder: Path | None = None) -> None:
         group = settings.group
-        self._folder = folder or Path(tempfile.gettempdir()) / f"kafka-group-sources-{os.getuid()}{_pid_namespace()}"
         self.usable = True
         self.own = Note(
             pid=os.getpid(),
             parent=os.getppid(),
             fingerprint=fingerprint,
             servers=sorted(name.strip() for name in group.properties["bootstrap.servers"].split(",")),
-            # If the user has named no group, each source has a group of its own, or none, and reads everything.
-            group=f"{group.group_id}-{os.getpid()}" if group.made_up else group.group_id,
+            # If the user has named no group, each query has a group of its own, or none, and reads everything.
+            group=f"{group.group_id}-{fingerprint}" if group.made_up else group.group_id,
             # Partitions that the user assigns compete with the same partitions only.
             topics=[str(tp) for tp in group.partitions] or sorted(group.topics),
             pattern=group.pattern,
             checkpoint=None if settings.checkpoint is None else str(settings.checkpoint),
             created_at=created_at,
         )
+        self._folder = folder or Path()
         try:
+            if folder is None:
+                self._folder = Path(tempfile.gettempdir()) / f"kafka-group-sources-{os.getuid()}{_pid_namespace()}"
             self._folder.mkdir(mode=0o700, exist_ok=True)
             found = self._folder.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():

@@ -241,7 +241,7 @@ class RangeReader:
                 return
         else:
             self._gone_since = None  # another partition has records, and interrupts the requests
-        if idle_s >= self._options.timeout_s and self._gone_since is None:
+        if idle_s >= self._options.timeout_s and self._gone_since is None and not self._lacks_records():
             errors = [*self._client.errors.values(), *self._errors.values()]
             raise ReadTimeoutError(
                 topic=self.tp.topic,
@@ -251,6 +251,26 @@ class RangeReader:
                 timeout_s=self._options.timeout_s,
                 last_error=self._client.text_of(errors[-1]) if errors else "",
             )
+
+    def _lacks_records(self) -> bool:
+        """Return whether the log does not contain the whole range, perhaps for a moment: then this is no timeout.
+
+        A client that waits for records does not look for this itself until some seconds have passed.
+        """
+        from confluent_kafka import KafkaException
+
+        try:
+            log_start, log_end = self._client.watermarks(self.tp, min(_QUERY_TIMEOUT_S, self._options.timeout_s))
+        except KafkaException as exception:
+            note(self._errors, exception.args[0])
+            return False
+        if log_start <= self.position and self.until <= log_end:
+            return False
+        if self.position < log_start:
+            self._on_out_of_range(log_start, log_end)
+        else:
+            self._on_early_end(-1, log_start, log_end)  # the client has not said that it has read up to there
+        return True
 
     def _check_refusals(self) -> None:
         now = time.monotonic()

@@ -298,6 +298,20 @@ def test_a_query_that_starts_later_waits_for_nobody(source: Callable[..., FakeQu
     assert not later.begins_empty
 
 
+def test_without_a_folder_for_temporary_files_it_does_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Regression: the query did not start."""
+
+    def refuse() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.gettempdir", refuse)
+    notes = Notes(parse({"kafka.bootstrap.servers": "a:1", "kafka.group.id": "g", "subscribe": "t"}), "one", 0.0)
+    assert not notes.usable
+    assert "Set TMPDIR to a folder that you may write to" in caplog.text
+
+
 def test_a_folder_that_is_not_usable_is_reported(
     source: Callable[..., FakeQuery], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -330,9 +344,13 @@ def test_files_of_processes_that_have_died_are_removed(tmp_path: Path, monkeypat
     assert not list(tmp_path.iterdir())
 
 
-def test_sources_with_groups_of_their_own_share_nothing(source: Callable[..., FakeQuery]) -> None:
+def test_sources_with_groups_of_their_own_share_something_only_if_they_are_equal(
+    source: Callable[..., FakeQuery],
+) -> None:
+    """Regression: the two sides of a self-join with groupIdPrefix began at different offsets."""
     options = {"kafka.group.id": "", "groupIdPrefix": "etl"}
-    one, other = (source(**options)._sources._notes.own for _ in range(2))
+    one, same, other = (source(name, **options)._sources._notes.own for name in ("one", "one", "two"))
+    assert one.shared_topics(same) == ["orders"]
     assert not one.shared_topics(other)
 
 
