@@ -32,6 +32,14 @@ def publish(query_id: str, address: str) -> None:
     new.replace(folder / query_id)
 
 
+def keep(query_id: str, address: str) -> None:
+    """Recreate the link if it is gone: programs that clean /tmp delete links that have not been used for some days."""
+    try:
+        os.utime(_folder() / query_id, follow_symlinks=False)
+    except FileNotFoundError:
+        publish(query_id, address)
+
+
 def withdraw(query_id: str, address: str) -> None:
     """Remove the link, unless a later run of the query has replaced it."""
     link = _folder() / query_id

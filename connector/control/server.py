@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_kafka_group.control.messages import Json, send
-from pyspark_kafka_group.control.names import PREFIX, SOCKET, publish, withdraw
+from pyspark_kafka_group.control.names import PREFIX, SOCKET, keep, publish, withdraw
 from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
@@ -76,6 +76,12 @@ class ControlSocket:
                 _log.debug("%s: %r", self.address, problem)
         # A daemon: nothing here may keep the process alive.
         threading.Thread(target=self._serve, name="kafka-group-control", daemon=True).start()
+
+    def keep_address(self) -> None:
+        """Keep the second address.  Call this with each batch, before the user's Python asks about it."""
+        if self._query_id is not None:
+            with suppress(OSError):  # as in the constructor
+                keep(self._query_id, self.address)
 
     def close(self) -> None:
         """Stop listening.  A request that is being answered continues."""

@@ -262,6 +262,8 @@ class Query:
             if self._group is not None and (self._batch is None or self._batch[0] != logged):
                 # Not the state when the sink asks: a partition may have moved, or start anew, while the batch runs.
                 self._batch = logged, self._group.state
+                if self._control is not None:
+                    self._control.keep_address()
             if first:
                 self._sources.planned(start, end, ranges)
             return ranges

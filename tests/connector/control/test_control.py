@@ -359,6 +359,21 @@ def test_nothing_else_is_passed_on_and_a_sentence_says_so(request_text: str, pro
         KafkaGroupDataSource({"controlRequest": request_text}).reader(SCHEMA)
 
 
+def test_a_link_that_a_cleaner_has_removed_is_back_with_the_next_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: after some quiet days, the tables of `foreachBatch` no longer found the source."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    name = str(uuid.uuid4())
+    with closing(ControlSocket(lambda _: True, lambda _: None, lambda: {"lag": 3}, name)) as control:
+        (tmp_path / f"kafka-group-queries-{os.getuid()}" / name).unlink()
+        assert ask_for_report(name) is None
+        control.keep_address()
+        assert ask_for_report(name) == {"lag": 3}
+        control.keep_address()
+        assert ask_for_report(name) == {"lag": 3}
+
+
 def test_what_somebody_else_has_linked_to_a_query_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The socket of another user could claim that the query has stopped."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
