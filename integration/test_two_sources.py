@@ -29,7 +29,7 @@ class Collected:
         self.rows: Counter[tuple[str, int, int]] = Counter()
         writer = stream.select("topic", "partition", "offset").writeStream.foreachBatch(self._take)
         writer = writer.option("checkpointLocation", str(checkpoint))
-        self.query: StreamingQuery = (writer.trigger(availableNow=True) if trigger else writer).start()
+        self.query: StreamingQuery = (writer.trigger(**trigger) if trigger else writer).start()
 
     def _take(self, batch: DataFrame, _batch_id: int) -> None:
         self.rows.update((row.topic, row.partition, row.offset) for row in batch.collect())
@@ -139,6 +139,25 @@ def test_join_of_one_stream_with_itself_has_all_pairs(kafka: Kafka, topic: Topic
     for found in collect(stream):
         found.run_until(40)
         assert found.rows == expected(name, 1)
+
+
+@pytest.mark.parametrize("trigger", ["once", "availableNow"])
+@pytest.mark.parametrize("named", ["kafka.group.id", "groupIdPrefix"])
+def test_the_sides_of_a_join_with_itself_are_one_source_with_each_trigger_and_group(
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory, group: str, tmp_path: Path, named: str, trigger: str
+) -> None:
+    """Regression: with `once` the only batch was empty; with `groupIdPrefix` each side had a group of its own."""
+    name = filled(kafka, topic)
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "startingOffsets": "earliest"}
+    one = spark.readStream.format("kafka-group").options(**options, **{named: group}).load()
+    pairs = one.alias("a").join(one.alias("b"), expr("a.value = b.value")).select("a.*")
+    found = Collected(pairs, tmp_path / "checkpoint", **{trigger: True})
+    found.run_until(40)
+    assert found.rows == expected(name, 1)
+    assert found.query.awaitTermination(60)
+    progress = found.query.lastProgress
+    assert progress is not None
+    assert len({source.endOffset for source in progress.sources}) == 1, "one offset for both sides"
 
 
 @either_protocol
