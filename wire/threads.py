@@ -1,4 +1,4 @@
-"""Threads that may be abandoned, for calls of libraries that have no timeout."""
+"""Threads for calls of libraries without a timeout.  The caller may leave such a thread behind."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 
 def start_daemon(run: Callable[[], None], name: str) -> None:
-    """Run a call on a thread that does not keep the process alive.
+    """Run a call on a new thread, which does not keep the process alive.
 
     Raises
     ------
     OSError
-        If the system has no more threads or memory.  That may pass, so a caller must be able to try again.
+        If the system has no more threads or memory.  The caller may try again later.
     """
     try:
         threading.Thread(target=run, name=name, daemon=True).start()
     except RuntimeError as problem:
-        raise OSError(errno.EAGAIN, f"{problem}: is the limit of threads or of memory too low?") from None
+        raise OSError(errno.EAGAIN, f"{problem}. Raise the limit of threads or of memory") from None

@@ -1,1 +1,1 @@
-"""Spark's Python workers: what they cost, and whether the JVM still listens to them."""
+"""Code for Spark's Python workers: it removes two of their costs, and checks that the JVM still listens."""
