@@ -27,6 +27,6 @@ def test_a_thread_that_cannot_start_is_tried_again(call: Callable[[], object], m
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(OSError, match="can't start new thread. Raise the limit"):
+        with pytest.raises(OSError, match="Raise the limit of threads"):
             call()
     assert call()
