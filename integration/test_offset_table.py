@@ -9,7 +9,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,12 @@ import psycopg
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
-from pyspark import InheritableThread
 from pyspark.sql import DataFrame, SparkSession
 
 from integration.pipelines import wait_for
 from integration.postgres import execute, new_schema
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.offsets.read_range import ReadRange
-from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.session.running_batch import RunningBatch
+from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores import OffsetTable, into
 from pyspark_kafka_group.stores.database import Database
 from pyspark_kafka_group.stores.errors import (
@@ -37,7 +33,7 @@ from pyspark_kafka_group.stores.errors import (
     TransactionEndedError,
 )
 from pyspark_kafka_group.stores.offset_rows import OffsetRows
-from pyspark_kafka_group.stores.task_writes import REPORT_SCHEMA, Work, WriteRows, write_task
+from pyspark_kafka_group.stores.task_writes import Work, WriteRows, write_task
 from tests.stores.writers import CREATE_ROWS, ROWS, Faulty, Record, World
 
 ROOT = Path(__file__).parents[1]
@@ -382,55 +378,6 @@ def test_what_failed_is_written_by_the_next_run(spark: SparkSession, database_ur
         offsets.write(records(spark), 0, fail_for_one)
     offsets.write(records(spark), 0, into("orders", columns=["topic", "partition", "offset"]))
     assert count() == (300, 300)
-
-
-def test_a_task_that_spark_kills_before_its_last_row_writes_nothing(
-    spark: SparkSession, url: str, tmp_path: Path
-) -> None:
-    """Regression: it took the end of its connection for the end of its rows, and committed the end of the range."""
-    execute(url, 'CREATE TABLE orders (topic text, "partition" int, "offset" bigint)')
-    database = Database.checked(url, lock_timeout_s=1.0, idle_timeout_s=60.0)
-    offset_rows = OffsetRows(consumer="etl", table="kafka_offsets")
-    with database.transaction() as connection:
-        offset_rows.create(connection)
-
-    def write_rows(connection: sa.Connection, rows: pa.RecordBatch) -> None:
-        into("orders")(connection, rows)
-        (tmp_path / "begun").touch()
-
-    whole = ReadRange(Offset(0), Offset(1_000_000), finished=Offset(0), begun=False)
-    work = Work(offset_rows=offset_rows, write_rows=write_rows, batch=RunningBatch({TP: whole}))
-
-    def never_done(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            pass
-        for start in range(0, 900_000, 10_000):
-            offsets = pa.array(range(start, start + 10_000), pa.int64())
-            topics, numbers = ["orders"] * 10_000, pa.array([0] * 10_000, pa.int32())
-            yield pa.record_batch([pa.array(topics), numbers, offsets], names=["topic", "partition", "offset"])
-            time.sleep(0.1 if start < 200_000 else 5)  # Spark closes the connection between two of them
-
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from write_task(database, work, batches)
-
-    first = records(spark, partitions=1, count=1).coalesce(1)
-    reports = first.mapInArrow(never_done, first.schema).mapInArrow(write, REPORT_SCHEMA)
-
-    def run_job() -> None:
-        spark.sparkContext.setJobGroup("killed", "")
-        with suppress(Exception):
-            reports.collect()
-
-    job = InheritableThread(run_job)
-    job.start()
-    wait_for((tmp_path / "begun").exists, "the task has written rows")
-    spark.sparkContext.cancelJobGroup("killed")
-    job.join(60)
-    assert not job.is_alive()
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'"
-    wait_for(lambda: execute(url, waiting) == [(0,)], "its transaction has ended")
-    assert execute(url, "SELECT count(*) FROM orders") == [(0,)]
-    assert execute(url, "SELECT next_offset FROM kafka_offsets") == []
 
 
 def test_a_second_write_of_a_batch_is_refused(spark: SparkSession, database_url: str) -> None:
