@@ -68,7 +68,7 @@ def sources_of(progress: str) -> list[Source]:
 def has_only_others(progress: str) -> bool:
     """Return whether a progress, which is JSON text, certainly shows no ``kafka-group`` source.
 
-    A source without any offset is not one of them, because these always plan a first batch.
+    A ``kafka-group`` source always plans a first batch.  So a source without any offset is of another kind.
     """
     sources = json.loads(progress)["sources"]
     return bool(sources) and not any(
@@ -107,7 +107,7 @@ def send(connection: socket.socket, message: Json) -> None:
 
 
 def json_object(value: Any) -> Json | None:
-    """Return a JSON object that may also be given as text; None for any other value."""
+    """Return a JSON object, also from its text; None for any other value."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
