@@ -130,10 +130,9 @@ class Query:
 
     def read_all(self) -> None:
         """Prepare for a trigger that runs once, whose one batch reads what ``availableNow`` would read."""
-        if self._once:
-            return
-        self._once = True
-        self.fix_target(once=True)
+        if not self._once:
+            self.fix_target(once=True)
+            self._once = True
 
     def latest_offset(self, start: Json, max_rows: int | None) -> Json:
         """Note that everything up to ``start`` is finished, and plan the next batch.
