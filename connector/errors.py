@@ -23,6 +23,7 @@ from pyspark_kafka_group.offsets.errors import (
 )
 from pyspark_kafka_group.stores.errors import (
     LakeConflictError,
+    OtherGroupError,
     OtherTopicError,
     PartitionsLockedError,
     RefusedRecordError,
@@ -43,6 +44,7 @@ __all__ = [
     "MissingDependencyError",
     "NoOffsetAtTimeError",
     "OptionError",
+    "OtherGroupError",
     "OtherTopicError",
     "PartitionsLockedError",
     "RefusedRecordError",

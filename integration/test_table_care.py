@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from integration.cluster import produce, recreate, reset
+from integration.cluster import committed, produce, recreate, reset
 from integration.pipelines import PATIENCE_S, Pipeline
 from integration.postgres import execute, new_schema
 from integration.spark_fixtures import either_protocol
@@ -138,6 +138,23 @@ def test_a_topic_that_was_created_again_is_noticed_by_a_new_checkpoint(
     OffsetTable(url, "etl").forget(name)
     run(pipeline(name, name="newer"), url)
     assert counts(url) == (new, new)
+
+
+@either_protocol
+def test_a_second_group_under_one_name_is_refused(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Callable[..., Pipeline], url: str
+) -> None:
+    """Regression: the second query wrote no row, ended well, and had committed everything."""
+    name, auditor = topic(2), f"{group}-auditor"
+    produce(kafka.bootstrap_servers, name, {0: 50, 1: 50})
+    run(pipeline(name), url)
+    other: dict[str, Any] = {"kafka.group.id": auditor}
+    source = pipeline(name, name="other", **other)
+    with pytest.raises(Exception, match=rf"belongs to the group '{group}'.*take_over\('{name}', '{auditor}'\)"):
+        run(source, url)
+    assert set(committed(kafka.bootstrap_servers, auditor, name, range(2)).values()) <= {0}, "only its start"
+    run(pipeline(name, name="third", **other), url, name="audit")
+    assert counts(url) == (200, 100)
 
 
 @either_protocol

@@ -21,6 +21,8 @@ class ReadRange(NamedTuple):
         partition may have no stored offset yet.
     topic_id : str or None
         The id of the topic; None if unknown.
+    group_id : str or None
+        The consumer group that the query reads for; None if there is none, or it is unknown.
     """
 
     start: Offset
@@ -28,3 +30,4 @@ class ReadRange(NamedTuple):
     finished: Offset
     begun: bool
     topic_id: str | None = None
+    group_id: str | None = None

@@ -95,6 +95,21 @@ class OtherTopicError(KafkaGroupError):
         )
 
 
+class OtherGroupError(KafkaGroupError):
+    """The table has the offsets of another consumer group under the same consumer name."""
+
+    @classmethod
+    def of(cls, table: str, consumer: str, tp: TopicPartition, stored: str, found: str) -> OtherGroupError:
+        """Return the error for a partition that two groups write."""
+        return cls(
+            f"OffsetTable: in {table}, the offset of {tp} under the name {consumer!r} belongs to the group {stored!r}, "
+            f"and this query reads for the group {found!r}. Two groups under one name would each skip the records that "
+            f"the other has written. Nothing of {tp} was written. If this query does other work, give its OffsetTable "
+            f"another consumer name. If it replaces the queries of {stored!r}, stop those, and call "
+            f"take_over({tp.topic!r}, {found!r}) once."
+        )
+
+
 class LateRowsError(KafkaGroupError):
     """A row comes from a record outside of the batch: nothing shows whether it was written."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.stores.errors import OtherTopicError, TableBehindError
+from pyspark_kafka_group.stores.errors import OtherGroupError, OtherTopicError, TableBehindError
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -86,6 +86,8 @@ class OffsetRows:
             If the group has finished more than the offset in the row.
         OtherTopicError
             If the row belongs to another topic with this name.
+        OtherGroupError
+            If the row belongs to another group.
         """
         locked = self._select(tp).with_for_update()  # SQLite has no row locks, and has locked everything
         found = connection.execute(locked).one_or_none()
@@ -102,15 +104,16 @@ class OffsetRows:
         return Offset(found.next_offset)
 
     def store(
-        self, connection: sa.Connection, tp: TopicPartition, next_offset: Offset, topic_id: str | None = None
+        self, connection: sa.Connection, tp: TopicPartition, next_offset: Offset, planned: ReadRange | None = None
     ) -> None:
-        """Set the offset of a partition that this transaction has locked, and its topic id unless it is None."""
+        """Set the offset of a partition that this transaction has locked, and the owner that ``planned`` names."""
         import sqlalchemy as sa
 
         table = self._sql()
         values = {"next_offset": next_offset, "updated_at": sa.func.now()}
-        if topic_id is not None:
-            values["topic_id"] = topic_id
+        if planned is not None:
+            owner = {"topic_id": planned.topic_id, "group_id": planned.group_id}
+            values |= {name: value for name, value in owner.items() if value is not None}
         stored = connection.execute(table.update().where(*self._of(table, tp)).values(values))
         if stored.rowcount != 1:
             raise RuntimeError(f"{self.table}: the row of {self.consumer!r}, {tp} was deleted while it was locked")
@@ -127,6 +130,12 @@ class OffsetRows:
         condition = (table.c.consumer == self.consumer, table.c.topic == topic)
         return connection.execute(table.delete().where(*condition)).rowcount
 
+    def give(self, connection: sa.Connection, topic: str, group: str) -> int:
+        """Give the offsets of a topic to another group, and return their number."""
+        table = self._sql()
+        condition = (table.c.consumer == self.consumer, table.c.topic == topic)
+        return connection.execute(table.update().where(*condition).values(group_id=group)).rowcount
+
     def _check(self, connection: sa.Connection) -> None:
         """Refuse a table without a unique key, which separates writers, or with a missing column."""
         import sqlalchemy as sa
@@ -137,8 +146,8 @@ class OffsetRows:
         if missing:
             raise ConfigurationError(
                 f"OffsetTable: the table {self.table!r} is not an offset table of this version: it lacks the column "
-                f"{', '.join(missing)}. Add {'it' if len(missing) == 1 else 'them'} (topic_id is a text that may be "
-                f"null), or name another table."
+                f"{', '.join(missing)}. Add {'it' if len(missing) == 1 else 'them'} (topic_id and group_id "
+                f"are texts that may be null), or name another table."
             )
         keys = [inspector.get_pk_constraint(self.table, schema=self.schema)["constrained_columns"]]
         keys += [key["column_names"] for key in inspector.get_unique_constraints(self.table, schema=self.schema)]
@@ -156,6 +165,8 @@ class OffsetRows:
     def _compare(self, tp: TopicPartition, found: Any, planned: ReadRange) -> None:
         if None not in (found.topic_id, planned.topic_id) and found.topic_id != planned.topic_id:
             raise OtherTopicError.of(self.table, tp, found.topic_id, str(planned.topic_id))
+        if None not in (found.group_id, planned.group_id) and found.group_id != planned.group_id:
+            raise OtherGroupError.of(self.table, self.consumer, tp, found.group_id, str(planned.group_id))
         if found.next_offset < planned.finished:
             raise TableBehindError.of(self.table, {tp: (Offset(found.next_offset), planned.finished)})
 
@@ -170,7 +181,7 @@ class OffsetRows:
         import sqlalchemy as sa
 
         table = self._sql()
-        return sa.select(table.c.next_offset, table.c.topic_id).where(*self._of(table, tp))
+        return sa.select(table.c.next_offset, table.c.topic_id, table.c.group_id).where(*self._of(table, tp))
 
     def _insert_unless_there(self, connection: sa.Connection, tp: TopicPartition) -> sa.Insert:
         if connection.dialect.name == "postgresql":
@@ -199,6 +210,7 @@ def _table(name: str, schema: str | None) -> sa.Table:
         sa.Column("topic", sa.Text, primary_key=True),
         sa.Column("partition", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("topic_id", sa.Text),
+        sa.Column("group_id", sa.Text),
         sa.Column("next_offset", sa.BigInteger, nullable=False),
         sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
         schema=schema,

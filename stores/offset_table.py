@@ -13,7 +13,7 @@ from pyspark_kafka_group.session.running_batch import running_batch
 from pyspark_kafka_group.stores.database import Database, check_server
 from pyspark_kafka_group.stores.errors import TableBehindError
 from pyspark_kafka_group.stores.offset_rows import OffsetRows
-from pyspark_kafka_group.stores.query_run import run_of
+from pyspark_kafka_group.stores.query_run import one_write
 from pyspark_kafka_group.stores.record_columns import check_columns
 from pyspark_kafka_group.stores.starting_offsets import starting_offsets
 from pyspark_kafka_group.stores.task_writes import (
@@ -51,8 +51,8 @@ class OffsetTable:
         SQLAlchemy's URL of a PostgreSQL or SQLite database that driver and executors reach.  For example
         ``postgresql://user:password@host/database``.
     consumer : str
-        One name for all queries that do the same work, mostly the ``group.id``.  Another ``write``, to other tables,
-        needs another name.
+        One name for all queries that do the same work, mostly the ``group.id``.  Another group, or another ``write`` to
+        other tables, needs another name.
     table : str
         The name of the offset table.  The first write creates it if it does not exist.
     schema : str, optional
@@ -112,14 +112,14 @@ class OffsetTable:
         self._checkpoint = checkpoint
         self._created = False
         self._seen: dict[TopicPartition, Offset] = {}  # the offset of each partition after this object's last write
-        self._last: tuple[object, int] | None = None  # the query's run and the batch id of the last write
+        self._begun = False  # whether this object has written a batch
 
     def __repr__(self) -> str:
         return f"OffsetTable({self._rows.consumer!r}, table={self._rows.table!r})"
 
     def __getstate__(self) -> dict[str, Any]:
         # Spark Connect sends the user's function with this object to another process.
-        return {**self.__dict__, "_last": None, "_seen": {}}
+        return {**self.__dict__, "_begun": False, "_seen": {}}
 
     def write(
         self, batch: DataFrame, batch_id: int, write_rows: WriteRows, *, refused: WriteRows | None = None
@@ -155,18 +155,32 @@ class OffsetTable:
         Raises
         ------
         ConfigurationError
-            If a column is missing, this object has already written the batch, or the ranges of the batch are unknown.
+            If a column is missing, this run of the query has already written the batch under this consumer name, or the
+            ranges of the batch are unknown.
         TableBehindError
             If the table has lower offsets than the group has finished, for example because the database was restored.
 
         Notes
         -----
-        Spark raises the error of a task, with its text.  Examples are a record that the database refuses, late rows, or
-        a topic that was created again.
+        Spark raises the error of a task, with its text.  Examples are a record that the database refuses, late rows, a
+        topic that was created again, or a consumer name that belongs to another group.
         """
         check_columns("OffsetTable", batch, " By default into() does not write them.")
-        self._check_once(batch, batch_id)
         self.create()
+        rows = self._rows
+        with one_write((self._database.url, rows.schema, rows.table, rows.consumer), batch, batch_id) as again:
+            if again:
+                raise ConfigurationError(
+                    f"OffsetTable: batch {batch_id} was already written for {rows.consumer!r}, so none of its rows is "
+                    f"new. Write all tables in one function, which is one transaction, or give each an OffsetTable "
+                    f"with its own consumer name. Outside of a stream, give each write a batch id of its own, for "
+                    f"example time.time_ns()."
+                )
+            return self._write(batch, batch_id, write_rows, refused)
+
+    def _write(
+        self, batch: DataFrame, batch_id: int, write_rows: WriteRows, refused: WriteRows | None
+    ) -> list[PartitionWrite]:
         work = Work(
             offset_rows=self._rows,
             write_rows=write_rows,
@@ -174,7 +188,7 @@ class OffsetTable:
             batch=running_batch(batch, batch_id, self._checkpoint),
             seen=dict(self._seen),  # another thread may write at the same time
         )
-        if self._last is None and work.batch is not None and not work.batch.ranges:
+        if not self._begun and work.batch is not None and not work.batch.ranges:
             self._warm_up(batch.sparkSession)
         try:
             reports = self._by_partition(batch).mapInArrow(self._task(work), REPORT_SCHEMA).collect()
@@ -185,7 +199,7 @@ class OffsetTable:
             if behind:
                 raise TableBehindError.of(self._rows.table, behind) from e
             raise
-        self._last = (run_of(batch), batch_id)
+        self._begun = True
         for write in writes:
             self._seen[TopicPartition(write.topic, write.partition)] = Offset(write.next_offset)
             if write.refused:
@@ -272,6 +286,22 @@ class OffsetTable:
                 self._rows.lock(connection, tp)
                 self._rows.store(connection, tp, Offset(offset))
 
+    def take_over(self, topic: str, group: str) -> None:
+        """Let another consumer group continue at the offsets of a topic.  Stop all writers first.
+
+        Until then, a write of that group fails, because two groups under one name would skip each other's records.
+
+        Parameters
+        ----------
+        topic : str
+            The topic.
+        group : str
+            The ``kafka.group.id`` of the queries that write from now on.
+        """
+        self.create()
+        with self._database.transaction() as connection:
+            self._rows.give(connection, topic, group)
+
     def forget(self, topic: str) -> None:
         """Forget a topic that was deleted and perhaps created again.  Stop all writers first.
 
@@ -281,18 +311,6 @@ class OffsetTable:
         self._seen = {tp: offset for tp, offset in self._seen.items() if tp.topic != topic}
         with self._database.transaction() as connection:
             self._rows.forget(connection, topic)
-
-    def _check_once(self, batch: DataFrame, batch_id: int) -> None:
-        """Refuse a second write of one batch, which would silently skip all its rows.
-
-        A batch that is repeated after a restart of the query belongs to another run.
-        """
-        if self._last == (run_of(batch), batch_id):
-            raise ConfigurationError(
-                f"OffsetTable: batch {batch_id} was already written for {self._rows.consumer!r}, so none of its rows "
-                f"is new. Write all tables in one function, which is one transaction, or give each an OffsetTable with "
-                f"its own consumer name."
-            )
 
     def _by_partition(self, batch: DataFrame) -> DataFrame:
         """Bring all rows of a Kafka partition to one task, in the order of their records.

@@ -164,14 +164,12 @@ class TaskWrites:
     def finish(self) -> list[PartitionWrite]:
         """Raise the stored offsets.  Call this once, before the commit."""
         for tp, p in self._partitions.items():
-            topic_id = None
             if p.planned is not None:
                 # Deliberate: the end of the range, not the last row.  Records that the query filters out are also done
                 # (`test_a_batch_without_rows_raises_the_table`).
                 p.next_offset = max(p.next_offset, p.planned.until)
-                topic_id = p.planned.topic_id
             if p.next_offset > p.stored:
-                self.work.offset_rows.store(self.connection, tp, p.next_offset, topic_id)
+                self.work.offset_rows.store(self.connection, tp, p.next_offset, p.planned)
         return [
             PartitionWrite(*tp, p.stored, p.next_offset, p.written, p.filtered, p.refused)
             for tp, p in self._partitions.items()

@@ -9,15 +9,19 @@ from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 
 
-def batch_report(state: State, end: BatchOffset) -> dict[TopicPartition, ReadRange] | None:
+def batch_report(state: State, end: BatchOffset, group_id: str | None = None) -> dict[TopicPartition, ReadRange] | None:
     """Return the ranges of the batch that ends at ``end``; None if this batch is not in flight.
 
-    A repeated batch may read less than Spark has logged, because other members own the rest.
+    A repeated batch may read less than Spark has logged, because other members own the rest.  ``group_id`` is the group
+    that the query reads for; None without one.
     """
     batch = state.batch
     if batch is None or batch.end != end:
         return None
-    return {tp: _read_range(state, tp, r, end.entries[tp].topic_id) for tp, r in batch.running.items()}
+    return {
+        tp: _read_range(state, tp, r, end.entries[tp].topic_id)._replace(group_id=group_id)
+        for tp, r in batch.running.items()
+    }
 
 
 def _read_range(state: State, tp: TopicPartition, r: OffsetRange, topic_id: str | None) -> ReadRange:

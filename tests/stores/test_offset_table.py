@@ -34,6 +34,8 @@ def test_offsets_are_set_read_and_forgotten(tmp_path: Path) -> None:
     other.set_offsets("orders", {0: 1})
     expected = {TopicPartition("orders", 0): 50, TopicPartition("orders", 1): 60, TopicPartition("returns", 0): 5}
     assert offsets.offsets() == expected
+    offsets.take_over("orders", "etl-2")
+    assert offsets.offsets() == expected
     offsets.forget("orders")
     assert offsets.offsets() == {TopicPartition("returns", 0): 5}
     assert other.offsets() == {TopicPartition("orders", 0): 1}
@@ -74,8 +76,8 @@ _COLUMNS = 'consumer TEXT, topic TEXT, "partition" INTEGER, next_offset BIGINT, 
 @pytest.mark.parametrize(
     ("columns", "problem"),
     [
-        (f'{_COLUMNS}, PRIMARY KEY (consumer, topic, "partition")', "lacks the column topic_id"),
-        (f"{_COLUMNS}, topic_id TEXT", r"lacks its key.*add PRIMARY KEY \(consumer, topic, partition\)"),
+        (f'{_COLUMNS}, PRIMARY KEY (consumer, topic, "partition")', "lacks the column topic_id, group_id"),
+        (f"{_COLUMNS}, topic_id TEXT, group_id TEXT", r"lacks its key.*add PRIMARY KEY \(consumer, topic, partition\)"),
         ("id INTEGER", "lacks the column consumer, topic"),
     ],
 )
@@ -89,7 +91,7 @@ def test_another_table_of_this_name_is_refused(tmp_path: Path, columns: str, pro
 @pytest.mark.parametrize("key", ["", ', UNIQUE (topic, "partition", consumer)'])
 def test_a_unique_key_or_index_is_as_good_as_a_primary_one(tmp_path: Path, key: str) -> None:
     with sqlite3.connect(tmp_path / "rows.db") as database:
-        database.execute(f"CREATE TABLE kafka_offsets ({_COLUMNS}, topic_id TEXT{key})")
+        database.execute(f"CREATE TABLE kafka_offsets ({_COLUMNS}, topic_id TEXT, group_id TEXT{key})")
         if not key:
             database.execute('CREATE UNIQUE INDEX offsets_key ON kafka_offsets (consumer, topic, "partition")')
     table(tmp_path).set_offsets("orders", {0: 5})
@@ -98,7 +100,7 @@ def test_a_unique_key_or_index_is_as_good_as_a_primary_one(tmp_path: Path, key: 
 
 def test_a_unique_index_over_some_rows_only_is_no_key(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "rows.db") as database:
-        database.execute(f"CREATE TABLE kafka_offsets ({_COLUMNS}, topic_id TEXT)")
+        database.execute(f"CREATE TABLE kafka_offsets ({_COLUMNS}, topic_id TEXT, group_id TEXT)")
         database.execute(
             'CREATE UNIQUE INDEX offsets_key ON kafka_offsets (consumer, topic, "partition") WHERE next_offset > 5'
         )
@@ -128,9 +130,9 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Wo
     monkeypatch.setattr(OffsetTable, "_task", lambda _, work: given.append(work))
     offsets, session = table(tmp_path), MagicMock()
 
-    def write(run: str | None, batch_id: int = 7) -> Work:
+    def write(run: str | None, batch_id: int = 7, through: OffsetTable = offsets) -> Work:
         batch = cast("DataFrame", Written(session, run))
-        offsets.write(batch, batch_id, lambda *_: None)
+        through.write(batch, batch_id, lambda *_: None)
         return given[-1]
 
     return write
@@ -143,6 +145,27 @@ def test_a_batch_that_runs_again_after_a_restart_is_written(written: Callable[..
         written("run-1")
     written("run-2")
     written("run-2", batch_id=8)
+
+
+def test_a_second_object_cannot_write_the_batch_either(written: Callable[..., Work], tmp_path: Path) -> None:
+    """Regression: only the object remembered the batch, so the rows for the second table were lost."""
+    written("run-1")
+    with pytest.raises(ConfigurationError, match=r"batch 7 was already written for 'etl'.*its own consumer name"):
+        written("run-1", through=table(tmp_path))
+    written("run-1", through=table(tmp_path, "audit"))
+    written("run-1", batch_id=8, through=table(tmp_path))
+
+
+def test_a_write_that_fails_can_be_tried_again(
+    written: Callable[..., Work], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = table(tmp_path)
+    broken.create()
+    with monkeypatch.context() as patch:
+        patch.setattr(offset_table, "raise_rest", MagicMock(side_effect=RuntimeError("disk full")))
+        with pytest.raises(RuntimeError):
+            written("run-1", through=broken)
+    written("run-1")
 
 
 def test_a_second_write_in_a_thread_of_ones_own_is_refused_too(written: Callable[..., Work]) -> None:

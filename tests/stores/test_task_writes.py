@@ -18,6 +18,7 @@ from pyspark_kafka_group.session.running_batch import RunningBatch
 from pyspark_kafka_group.stores.database import Database
 from pyspark_kafka_group.stores.errors import (
     LateRowsError,
+    OtherGroupError,
     OtherTopicError,
     PartitionsLockedError,
     RefusedRecordError,
@@ -153,9 +154,9 @@ def test_a_writer_that_waits_too_long_says_for_whom(database: Database) -> None:
 
 
 def reads(
-    start: int, until: int, *, finished: int = 0, begun: bool = False, topic_id: str | None = None
+    start: int, until: int, *, finished: int = 0, begun: bool = False, topic_id: str | None = None, group: str = "etl"
 ) -> RunningBatch:
-    found = ReadRange(Offset(start), Offset(until), Offset(finished), begun, topic_id)
+    found = ReadRange(Offset(start), Offset(until), Offset(finished), begun, topic_id, group)
     return RunningBatch({TopicPartition("a", 0): found})
 
 
@@ -231,6 +232,23 @@ def test_another_topic_of_this_name_is_an_error(database: Database) -> None:
 
 
 # --------------------------------------------------------------- the user's function and the target
+
+
+def test_the_name_of_another_group_is_an_error(database: Database) -> None:
+    """Regression: the second group under one name wrote nothing, and ended well."""
+    write(database, records(("a", 0, 5)), batch=reads(0, 50, group="loader"))
+    other = reads(0, 60, group="auditor")
+    with pytest.raises(OtherGroupError, match=r"'etl' belongs to the group 'loader'.*take_over\('a', 'auditor'\)"):
+        write(database, records(("a", 0, 55)), batch=other)
+    with pytest.raises(OtherGroupError):
+        raise_rest(database, Work(offset_rows=ROWS, write_rows=see, batch=other), [])
+    assert offsets(database) == {TopicPartition("a", 0): 50}
+    with database.transaction() as connection:
+        assert ROWS.give(connection, "a", "auditor") == 1
+    write(database, records(("a", 0, 5), ("a", 0, 55)), batch=other)
+    assert seen(database) == [("a", 0, 5), ("a", 0, 55)]
+    with pytest.raises(OtherGroupError, match="belongs to the group 'auditor'"):
+        write(database, records(("a", 0, 70)), batch=reads(50, 80, group="loader"))
 
 
 @pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK", "ROLLBACK; BEGIN"])

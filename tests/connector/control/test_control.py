@@ -411,7 +411,7 @@ def test_a_source_reports_when_it_is_asked() -> None:
 
 
 def test_a_source_says_what_its_batch_reads() -> None:
-    read = {TopicPartition("a", 0): ReadRange(Offset(5), Offset(9), Offset(5), True, "id")}
+    read = {TopicPartition("a", 0): ReadRange(Offset(5), Offset(9), Offset(5), True, "id", "etl")}
     control = ControlSocket(
         lambda _: True, lambda _: None, batch=lambda end: ranges_to_json(read) if end == {"n": 1} else None
     )

@@ -49,8 +49,8 @@ def state(*, owned: bool = True, running: bool = True, **known: Any) -> State:
 def test_what_must_have_been_finished(known: dict[str, Any], finished: int, begun: bool) -> None:
     found = state(**known)
     assert found.batch is not None
-    expected = ReadRange(START, UNTIL, finished, begun, "id")  # type: ignore[arg-type]
-    assert batch_report(found, found.batch.end) == {TP: expected}
+    expected = ReadRange(START, UNTIL, finished, begun, "id", "etl")  # type: ignore[arg-type]
+    assert batch_report(found, found.batch.end, "etl") == {TP: expected}
 
 
 @pytest.mark.parametrize("keeps_offsets", [True, False])

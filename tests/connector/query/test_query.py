@@ -133,6 +133,7 @@ def test_what_a_batch_says_of_its_partitions_stays_when_they_have_left(spark: Sp
     spark.wait_for_batch()
     before = spark.query._batch_report(json.loads(spark.offset))
     assert before is not None
+    assert {fields[-1] for partitions in before.values() for fields in partitions.values()} == {"etl"}
     group = spark.query._group
     assert group is not None
     group._thread.call(lambda: group._thread.feed(Lose(tuple(group.state.owned)))).result(PATIENCE_S)
