@@ -106,12 +106,12 @@ class BatchSender:
                 broker.connection = None
 
     def learn(self, metadata: ClusterMetadata) -> None:
-        """Note the leaders of partitions.  Those with batches stay where they are until their leader refuses."""
+        """Note the leaders of partitions.  A batch that is ready or in flight stays with its broker."""
         for topic in metadata.topics:
             for found in topic.partitions:
                 partition = self._partition(TopicPartition(topic.name, found.number))
                 address = metadata.brokers.get(found.leader)
-                if address is not None and (not partition.batches or partition in self._leaderless):
+                if address is not None:
                     partition.leader = self._brokers.setdefault(address, _Broker(address))
 
     def add(self, tp: TopicPartition, batch: Batch) -> None:

@@ -13,8 +13,9 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from pyspark_kafka_group.cluster import committer
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.committer import CommitRefusedError, TransactionalCommitter
-from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError, MemberFencedError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+from pyspark_kafka_group.wire import deadline
 from pyspark_kafka_group.wire.token_cache import PROVIDER
 
 OFFSETS = {TopicPartition("t", 0): (Offset(5), LeaderEpoch(3), "note")}
@@ -95,22 +96,25 @@ def test_commit_that_hangs_is_given_up_and_the_next_one_has_a_producer_of_its_ow
     assert [producer.committed for producer in made] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("code", "text", "kept"),
+    [
+        (KafkaError._TRANSPORT, "b:9092/1: Disconnected (after 1115ms in state UP)", False),
+        (KafkaError._TRANSPORT, "b:9092/1: Connect to b:9092 failed: refused (after 0ms in state CONNECT)", True),
+        (KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down", False),
+        (KafkaError._TIMED_OUT_QUEUE, "b:9092/1: 1 request(s) timed out", True),
+    ],
+)
 def test_producer_that_lost_a_connection_is_not_used_again(
-    made: list[FakeProducer], transactions: TransactionalCommitter
+    made: list[FakeProducer], transactions: TransactionalCommitter, code: int, text: str, kept: bool
 ) -> None:
-    class Lost:
-        def name(self) -> str:
-            return "_TRANSPORT"
-
-        def str(self) -> str:
-            return "b:9092/1: Disconnected (after 1115ms in state UP)"
-
+    """A connection that could not be made has carried no request."""
     transactions.prepare()
-    made[0].on_error(Lost())  # type: ignore[operator]  # the error callback of the configuration
+    made[0].release.set()
+    made[0].on_error(KafkaError(code, text))  # type: ignore[operator]  # the error callback of the configuration
     transactions.commit(OFFSETS, b"group")
-    assert len(made) == 2
     transactions.commit(OFFSETS, b"group")
-    assert len(made) == 2
+    assert len(made) == (1 if kept else 2)
 
 
 def test_transaction_of_many_partitions_is_sent_in_requests_that_the_coordinator_can_write(
@@ -216,6 +220,48 @@ def test_a_commit_whose_instance_id_is_taken_is_refused_and_no_reason_to_end(
     with pytest.raises(CommitRefusedError) as refused:
         transactions.commit(OFFSETS, b"group")
     assert refused.value.evicted
+
+
+FENCED = answer(KafkaError._FENCED, fatal=True)
+
+
+@pytest.mark.parametrize(
+    ("times_s", "takes_s", "last"),
+    [
+        ([0, 20, 50], 0.0, MemberFencedError),
+        ([0, 20], 0.0, CommitRefusedError),  # a former run that had still a request on its way
+        ([0, 20, 70], 0.0, CommitRefusedError),
+        ([0, 20, 70, 75], 0.0, MemberFencedError),
+        ([0, 20, 50], 0.2, CommitRefusedError),  # the coordinator has ended the transaction by its timeout
+    ],
+)
+def test_another_run_is_told_by_three_fencings_within_a_minute(
+    made: list[FakeProducer],
+    transactions: TransactionalCommitter,
+    monkeypatch: pytest.MonkeyPatch,
+    times_s: list[float],
+    takes_s: float,
+    last: type[KafkaGroupError],
+) -> None:
+    now = 0.0
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr(committer, "time", clock)
+    monkeypatch.setattr(deadline, "time", clock)
+    errors = []
+
+    def fence(*_: object) -> None:
+        nonlocal now
+        now += takes_s
+        raise FENCED
+
+    for time_s in times_s:
+        now = time_s
+        transactions.prepare()
+        made[-1].send_offsets_to_transaction = fence  # type: ignore[method-assign, assignment]
+        with pytest.raises(KafkaGroupError) as raised:
+            transactions.commit(OFFSETS, b"group")
+        errors.append(type(raised.value))
+    assert errors == [CommitRefusedError] * (len(times_s) - 1) + [last]
 
 
 AMAZON = {

@@ -298,6 +298,13 @@ def test_reset_below_what_another_query_has_processed_is_a_rewind_also_where_thi
     assert (start.position, start.rewound) == (40, True)
 
 
+def test_reset_from_an_offset_that_the_log_has_lost_since_leaves_no_commit_above_the_start() -> None:
+    """Otherwise the next owner would start there, and leave out the records between the start and the commit."""
+    policy = replace(LENIENT, on_rewind=RewindPolicy.CHECKPOINT)
+    start = decide(95, by=None, finished=60, info=reset_from(150), policy=policy)
+    assert (start.position, start.lost, start.committed, start.durable_first) == (90, (100, 150), None, True)
+
+
 @pytest.mark.parametrize("previous", [None, 30, 40])
 def test_reset_to_the_same_offset_or_a_higher_one_is_no_rewind(previous: int | None) -> None:
     start = decide(40, by=None, finished=40, info=reset_from(previous))
@@ -557,6 +564,15 @@ def test_without_ids_nothing_is_taken_for_another_log_that_is_long_enough(
     by = note(topic_id=None)
     assert decide(50, by=by, finished=40, info=info, processed_id=processed_id).position == 50
     assert decide(40, by=by, finished=60, info=info, processed_id=processed_id).position == 60
+
+
+@UNKNOWN_IDS
+def test_without_ids_and_commits_a_log_that_was_read_to_its_end_is_the_same_log(
+    info: PartitionInfo, processed_id: str | None
+) -> None:
+    policy = replace(EARLIEST, on_rewind=RewindPolicy.CHECKPOINT)
+    start = decide(None, finished=100, info=info, processed_id=processed_id, policy=policy)
+    assert (start.position, start.recreated) == (100, False)
 
 
 def test_processed_offset_without_a_leader_epoch_is_judged_by_the_end_of_the_log_alone() -> None:

@@ -149,6 +149,22 @@ def test_a_batch_without_ranges_is_checked_for_rows(monkeypatch: pytest.MonkeyPa
     write.return_value.mode.return_value.save.assert_called_once_with()
 
 
+@pytest.mark.parametrize("rows", [0, 3])
+def test_a_batch_that_reads_lost_records_again_is_noted_even_if_it_writes_no_rows(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """Otherwise the next run of the query would find these records lost."""
+    gone = Commit({TopicPartition("orders", 0): Span(5, 9)}, counts=False)
+    target = MagicMock(commits=MagicMock(return_value=[gone]), write=MagicMock(return_value=LakeWrite(rows, 0)))
+    ranges = {TopicPartition("orders", 0): planned(0, 9)}
+    monkeypatch.setattr(lake_table, "running_batch", lambda *_: RunningBatch(ranges))
+    monkeypatch.setattr(lake_table, "_checked", MagicMock())
+    monkeypatch.setattr(LakeTable, "_format", lambda *_: target)
+    batch = MagicMock(dtypes=[("topic", "string"), ("partition", "int"), ("offset", "bigint")])
+    assert LakeTable("t").write(batch, 0) == LakeWrite(rows, 0)
+    assert target.note.call_count == (0 if rows else 1)
+
+
 def test_the_history_is_read_once_in_a_run_and_before_an_error() -> None:
     """While this run reads on, another application writes the lost records again, and then the group goes on here."""
     zero, gone = TopicPartition("orders", 0), Commit({TopicPartition("orders", 0): Span(5, 9)}, counts=False)

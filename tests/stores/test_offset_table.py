@@ -122,13 +122,18 @@ class Written:
 
 
 @pytest.fixture
-def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Work]:
+def offsets(tmp_path: Path) -> OffsetTable:
+    return table(tmp_path)
+
+
+@pytest.fixture
+def written(offsets: OffsetTable, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Work]:
     """Return a function that writes a batch without Spark, and returns the work of its tasks."""
     given: list[Work] = []
     monkeypatch.setattr(offset_table, "running_batch", lambda *_: None)
     monkeypatch.setattr(OffsetTable, "_by_partition", lambda _, batch: batch)
     monkeypatch.setattr(OffsetTable, "_task", lambda _, work: given.append(work))
-    offsets, session = table(tmp_path), MagicMock()
+    session = MagicMock()
 
     def write(run: str | None, batch_id: int = 7, through: OffsetTable = offsets) -> Work:
         batch = cast("DataFrame", Written(session, run))
@@ -179,3 +184,16 @@ def test_another_thread_may_write_while_tasks_read_what_was_seen(written: Callab
     second = written("run-1", batch_id=8)
     assert first.seen == {}
     assert second.seen == {TopicPartition("orders", 0): 9}
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_offsets_that_the_user_has_lowered_have_not_gone_back(
+    offsets: OffsetTable, written: Callable[..., Work], forgets: bool
+) -> None:
+    """The next write compares the rows of the table with the offsets after the last one."""
+    written("run-1")
+    if forgets:
+        offsets.forget("orders")
+    else:
+        offsets.set_offsets("orders", {0: 5})
+    assert written("run-1", batch_id=8).seen == {}

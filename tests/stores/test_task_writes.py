@@ -193,6 +193,11 @@ def test_a_table_that_has_gone_back_is_an_error(database: Database, stored: int 
     assert seen(database) == before
 
 
+def test_a_row_is_missing_even_if_the_group_has_finished_only_one_record(database: Database) -> None:
+    with pytest.raises(TableBehindError, match=r"a-0 is finished up to 1"):
+        write(database, records(("a", 0, 1)), batch=reads(1, 2, finished=1, begun=True))
+
+
 @pytest.mark.parametrize("started", [True, False])
 def test_a_partition_that_nobody_has_begun_needs_no_row(database: Database, started: bool) -> None:
     """The partition starts at the end of its log, or another program has raised the group's offset."""

@@ -215,6 +215,15 @@ def test_a_log_that_was_truncated_and_has_grown_past_the_committed_offset(until:
     assert resolved(committed(), until, Log(committed=17, epoch_end=17))[0] == 17
 
 
+def test_a_log_that_was_truncated_by_one_record() -> None:
+    for log, lost in (
+        (Log(committed=17, epoch_end=16), r"\[16, 17\) were truncated"),
+        (Log(committed=21), r"\[20, 21\)"),
+    ):
+        with pytest.raises(DataLossError, match=lost):
+            resolved(committed(), LATEST, log)
+
+
 def test_a_truncated_log_whose_new_records_are_in_an_open_transaction() -> None:
     log = Log(committed=17, end=12, top=20, epoch_end=14)
     assert resolved(committed(), LATEST, log, fail_on_data_loss=False) == (12, 12)

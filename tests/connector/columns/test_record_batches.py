@@ -359,6 +359,36 @@ def test_a_reading_that_begins_within_an_aborted_transaction_passes_its_rest_ove
     assert Reading(log, start=6, aborted=(1, 2)).offsets == [8]
 
 
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_one_marker_ends_all_open_aborted_transactions_of_its_producer(codec: str) -> None:
+    """Compaction may remove the first marker.  Kafka's consumer keeps the set of producers, not of transactions."""
+    log = b"".join(
+        [
+            batch_of(several(0, 2), attributes=TRANSACTIONAL, producer=1, codec=codec),  # aborted
+            batch_of(several(3, 2), attributes=TRANSACTIONAL, producer=1, codec=codec),  # aborted as well
+            marker(5, 1, ABORT),
+            batch_of(several(6, 2), attributes=TRANSACTIONAL, producer=1, codec=codec),  # committed
+            marker(8, 1, COMMIT),
+        ]
+    )
+    assert Reading(log, aborted=(1, 0, 1, 3)).offsets == [6, 7]
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_only_the_marker_of_an_abort_ends_an_aborted_transaction(codec: str) -> None:
+    """As in Kafka's consumer.  Otherwise it would return the rest of the transaction."""
+    log = b"".join(
+        [
+            batch_of(several(0, 2), attributes=TRANSACTIONAL, producer=1, codec=codec),
+            marker(2, 1, COMMIT),
+            batch_of(several(3, 2), attributes=TRANSACTIONAL, producer=1, codec=codec),
+            marker(5, 1, ABORT),
+            batch_of(several(6, 2), attributes=TRANSACTIONAL, producer=1, codec=codec),
+        ]
+    )
+    assert Reading(log, aborted=(1, 0)).offsets == [6, 7]
+
+
 @UNHURRIED
 @given(data=st.data())
 def test_aborted_records_are_passed_over_in_any_order_of_transactions_and_pieces(

@@ -9,12 +9,13 @@ from typing import cast
 import pytest
 
 from pyspark_kafka_group.coordinator.handover.inputs import LogChange
-from pyspark_kafka_group.coordinator.handover.state import Batch
+from pyspark_kafka_group.coordinator.handover.state import Batch, Partition
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, DataLossError, NoPartitionsError
 from pyspark_kafka_group.offsets.start_inputs import ProcessedOffset
-from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import available_now
 from pyspark_kafka_group.query.available_now import AvailableNow
@@ -260,6 +261,26 @@ def test_a_log_end_that_goes_back_for_a_moment_does_not_end_the_run(now: SimpleN
     run.watch.look = lambda _: {A: Offset(next(looks))}  # type: ignore[method-assign,assignment]
     assert run.plan() is END
     assert run.group.planned == [{A: "[60, 100)"}]
+
+
+def test_a_share_that_is_read_needs_no_log_end(run: Run, now: SimpleNamespace) -> None:
+    """The log ends go back behind what was read, for example when a new leader is elected."""
+    run.group.own({A: 10, B: 20})
+    run.watch.ends = {A: Offset(4), B: Offset(4)}
+    assert run.plan() is None
+    assert now.s == 1000.0, "it waits for nothing"
+
+
+def test_a_run_does_not_end_while_the_start_of_a_partition_is_unknown(run: Run) -> None:
+    """The partition is assigned, so the group is stable.  But the query cannot plan it yet."""
+    run.group.own({A: 10, B: 5})
+    known = run.group.state
+    resolving = Partition(Phase.RESOLVING, OwnershipEpoch(1))
+    run.group.state = replace(known, owned={**known.owned, B: resolving})
+    run.group.assigned_later = [{A: 10, B: 5}]
+    run.group.is_stable = lambda *_: True  # type: ignore[method-assign]
+    assert run.plan() is END
+    assert run.group.planned == [{B: "[5, 20)"}]
 
 
 @pytest.mark.parametrize("once", [False, True])

@@ -20,6 +20,7 @@ from pyspark_kafka_group.wire.requests import read_by_topic
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata, PartitionMetadata, TopicMetadata
 from pyspark_kafka_group.wire.transaction_requests import FindTransactionCoordinator
 from pyspark_kafka_group.wire.types import Address, TopicPartition
+from tests.connector.columns.batches import TRANSACTIONAL
 from tests.wire import answers
 from tests.wire.fake_broker import APIS, HANG_UP, Asked, FakeBroker
 
@@ -163,6 +164,8 @@ class SinkBrokers:
         found = StoredBatch(
             first=fields[11], records=fields[12], producer_id=fields[9], attributes=fields[5], data=data
         )
+        if found.attributes & TRANSACTIONAL and tp not in self.in_transaction:
+            return error_code("INVALID_TXN_STATE")
         log = self.logs.setdefault(tp, [])
         if found.producer_id >= 0:
             if any(stored.first == found.first and stored.records == found.records for stored in log[-5:]):

@@ -13,6 +13,7 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.transactions import Ended, OpenProducer
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, SinkTransactionError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.wire.error_codes import error_code
 from pyspark_kafka_group.wire.transaction_ends import TransactionState
 from pyspark_kafka_group.writing import batch_transactions
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
@@ -368,6 +369,17 @@ def test_what_was_decided_is_left_alone_when_all_others_are_aborted(
     coordinator.open(1)
     transactions.abort_all(stream=True)
     assert coordinator.states_now() == [OPEN, ABORTED]
+
+
+def test_what_was_decided_is_left_alone_if_its_state_is_unknown(
+    coordinator: Coordinator, transactions: BatchTransactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its coordinator may have moved between the two questions."""
+    coordinator.committed = decided(3, coordinator.open(0))
+    unknown, states = TransactionState(error_code("NOT_COORDINATOR"), "", -1, -1), coordinator.states
+    monkeypatch.setattr(coordinator, "states", lambda ids, **_: states(ids) | dict.fromkeys({*ids} - {DRIVER}, unknown))
+    transactions.abort_all(stream=True)
+    assert coordinator.states_now() == [OPEN]
 
 
 def test_a_later_batch_with_the_ids_of_the_last_decision_is_aborted(

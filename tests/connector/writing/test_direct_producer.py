@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pyspark_kafka_group.columns.native_library import READER_OVERRIDE
 from pyspark_kafka_group.offsets.errors import AuthenticationError, DeliveryError, KafkaGroupError, OptionError
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import error_code
 from pyspark_kafka_group.wire.group_requests import Coordinator
 from pyspark_kafka_group.wire.offset_transactions import InitializedProducer
@@ -26,6 +27,7 @@ from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer
 from pyspark_kafka_group.writing.producer_cache import lease, open_producer
 from pyspark_kafka_group.writing.producer_properties import producer_config
 from pyspark_kafka_group.writing.record_rows import RecordColumns, Rows, record_rows
+from tests.connector.columns.batches import TRANSACTIONAL
 from tests.connector.writing.sink_brokers import (
     ADD,
     FIND,
@@ -39,8 +41,6 @@ from tests.connector.writing.sink_brokers import (
 )
 from tests.wire import answers
 from tests.wire.fake_broker import HANG_UP, SILENCE
-
-TRANSACTIONAL = 0x10
 
 
 @pytest.fixture
@@ -159,6 +159,35 @@ def test_a_broker_that_closes_idle_connections_is_no_fault(brokers: SinkBrokers)
     producer.close()
     assert brokers.values() == numbered(2)
     assert len(brokers.sent) == 2
+
+
+def test_a_connection_whose_login_ends_soon_is_replaced(brokers: SinkBrokers) -> None:
+    producer = producer_of(brokers)
+    write(producer, numbered(1))
+    accepted = brokers.brokers[0].accepted
+    for broker in producer._sender._brokers.values():
+        assert broker.connection is not None
+        broker.connection.good_until = Deadline.after(0)
+    write(producer, numbered(1, 1))
+    write(producer, numbered(1, 2))
+    producer.close()
+    assert brokers.brokers[0].accepted == accepted + 1
+    assert (brokers.values(), len(brokers.sent)) == (numbered(3), 3)
+
+
+def test_an_answer_without_one_of_the_partitions_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, first = answers.produced, iter([True])
+
+    def produced(errors: dict[TopicPartition, int]) -> Any:
+        return whole({tp: code for tp, code in errors.items() if tp.partition == 0 or not next(first, False)})
+
+    monkeypatch.setattr(answers, "produced", produced)
+    with sink_brokers(1, partitions=2) as brokers:
+        producer = producer_of(brokers)
+        producer.send(rows(numbered(4), [0, 0, 1, 1]))
+        producer.flush()
+        producer.close()
+        assert (brokers.values(0), brokers.values(1)) == (numbered(2), numbered(2, 2))
 
 
 def test_a_silent_broker_is_asked_again_over_another_connection(brokers: SinkBrokers) -> None:
@@ -360,6 +389,21 @@ def test_a_topic_that_was_created_again_may_have_fewer_partitions(brokers: SinkB
     producer.close()
 
 
+def test_rows_of_a_partition_that_a_topic_has_no_more_are_an_error(brokers: SinkBrokers) -> None:
+    """The topic was created again with one partition less, while these rows waited to be sent."""
+    brokers.partitions, brokers.topic_id = 3, "A" * 21 + "Q"
+    for broker in brokers.brokers:
+        broker.offered[METADATA] = (0, 12)
+    producer = producer_of(brokers, **{"topic.metadata.refresh.interval.ms": "1"})
+    producer.send(rows(numbered(1), [2]))
+    time.sleep(0.01)
+    brokers.partitions, brokers.topic_id = 2, "B" * 21 + "Q"
+    with pytest.raises(DeliveryError, match="_UNKNOWN_PARTITION") as raised:
+        producer.send(rows(numbered(1), [0]))
+    assert (raised.value.topic, raised.value.partition) == ("t", 2)
+    producer.close()
+
+
 def test_without_idempotence_batches_have_no_numbers(brokers: SinkBrokers) -> None:
     producer = producer_of(brokers, acks="1")
     write(producer, numbered(3))
@@ -384,13 +428,6 @@ def test_sequence_numbers_begin_again_after_the_largest(brokers: SinkBrokers) ->
 
 def test_partitions_are_added_to_the_transaction_before_their_records() -> None:
     with sink_brokers(1, partitions=3) as brokers:
-        stored = brokers._store
-
-        def check(broker: Any, tp: TopicPartition, data: bytes) -> int:
-            assert tp in brokers.in_transaction
-            return stored(broker, tp, data)
-
-        brokers._store = check  # type: ignore[method-assign]
         producer = producer_of(brokers, transactional__id="x")
         producer.begin_transaction()
         producer.send(rows(numbered(3), [0, 1, 2]))
@@ -404,6 +441,45 @@ def test_partitions_are_added_to_the_transaction_before_their_records() -> None:
         for log in brokers.logs.values():
             assert [batch.first for batch in log] == [0, 1]
             assert {(batch.producer_id, batch.attributes) for batch in log} == {(PRODUCER.producer_id, TRANSACTIONAL)}
+
+
+def test_partitions_that_get_their_first_records_later_are_added_then() -> None:
+    with sink_brokers(1, partitions=3) as brokers:
+        producer = producer_of(brokers, transactional__id="x")
+        producer.begin_transaction()
+        for partitions in ([0], [0, 1], [1], [2, 0]):
+            producer.send(rows(numbered(len(partitions)), partitions))
+            producer.flush()
+        producer.close()
+        assert brokers.kinds.count("AddPartitionsToTxn") == 3
+        assert [sum(batch.records for batch in log) for _, log in sorted(brokers.logs.items())] == [3, 2, 1]
+
+
+@pytest.mark.parametrize("cause", [0, 1])
+def test_the_partition_that_was_refused_is_named_and_not_those_of_the_same_request(cause: int) -> None:
+    """A coordinator adds all partitions of a request or none."""
+    found = [error_code("OPERATION_NOT_ATTEMPTED")] * 2
+    found[cause] = error_code("TOPIC_AUTHORIZATION_FAILED")
+    with sink_brokers(1, partitions=2) as brokers:
+        brokers.answers[ADD] = deque([answers.commits({TopicPartition("t", n): code for n, code in enumerate(found)})])
+        producer = producer_of(brokers, transactional__id="x")
+        producer.begin_transaction()
+        producer.send(rows(numbered(2), [0, 1]))
+        with pytest.raises(AuthenticationError, match="Grant the user of this query WRITE"):
+            producer.flush()
+        producer.close()
+
+
+def test_a_coordinator_that_is_gone_is_looked_for_again(brokers: SinkBrokers) -> None:
+    with sink_brokers(1) as others:
+        gone = answers.coordinator(Coordinator(0, "", others.brokers[0].address), "x")
+    brokers.answers[FIND] = deque([gone])
+    producer = producer_of(brokers, transactional__id="x")
+    producer.begin_transaction()
+    write(producer, numbered(2))
+    producer.close()
+    assert brokers.kinds.count("FindCoordinator") == 2
+    assert brokers.values() == numbered(2)
 
 
 def test_a_coordinator_that_is_busy_moves_or_hangs_up_is_asked_again(brokers: SinkBrokers) -> None:
