@@ -97,7 +97,7 @@ java:
 	@scripts/check-java.sh
 
 # Python code is found through links, new files included. C has to be compiled. Without pyspark.zip, which has no byte code,
-# Spark's Python processes import PySpark from this environment, which takes a third of the time: docs/performance.md.
+# Spark's Python processes import PySpark from this environment, which takes a third of the time: docs/tuning.md.
 $(READY): pyproject.toml $(wildcard connector/*/*.[ch] connector/*/*/*.[ch]) | java
 	@PYTHON='$(PYTHON)' scripts/check-python.sh
 	@test -d $(VENV) && echo 'Updating $(VENV) ...' || \

@@ -187,7 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     short.add_argument("--output", type=Path, default=OUTPUT / "check", help="folder for the results (%(default)s)")
     new = commands.add_parser("bounds", help="set the bounds in bounds.json by stored results")
     new.add_argument("files", type=Path, nargs="+")
-    render = commands.add_parser("render", help="write the tables of stored results into docs/performance.md")
+    render = commands.add_parser("render", help="write the tables of stored results into benchmarks/README.md")
     render.add_argument("results", type=Path, nargs="*", help="JSON files to keep first; none: those kept already")
     return parser
 

@@ -1,4 +1,4 @@
-"""The figures of ``docs/performance.md``, rendered from the results in ``benchmarks/results`` and never typed."""
+"""The figures of ``benchmarks/README.md``, rendered from the results in ``benchmarks/results`` and never typed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.results import Result
 from benchmarks.views import VIEWS, tables
 
 _ROOT = Path(__file__).resolve().parent.parent
-PAGE = _ROOT / "docs" / "performance.md"
+PAGE = _ROOT / "benchmarks" / "README.md"
 KEPT = _ROOT / "benchmarks" / "results"
 
 _SECTION = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
@@ -99,4 +99,4 @@ _TEXTS: Mapping[str, Callable[[Mapping[str, Result]], str]] = {MACHINE: machines
 
 
 def _picture(name: str) -> str:
-    return f"../benchmarks/results/{name}.svg"
+    return f"results/{name}.svg"

@@ -1,7 +1,7 @@
 """Planned rebalances: queries join a group and leave it cleanly, one at a time, while records keep coming.
 
-``python -m integration.rebalances``: see ``docs/testing.md``.  All queries run in one Spark session, so that a hundred
-rebalances take minutes.
+``python -m integration.rebalances``: see ``docs/how-we-test.md``.  All queries run in one Spark session, so that a
+hundred rebalances take minutes.
 """
 
 from __future__ import annotations

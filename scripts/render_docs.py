@@ -43,6 +43,7 @@ from pyspark_kafka_group.writing.producer_properties import PROPERTIES as PRODUC
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for the modules of the tests
 
 from integration.compatibility import rows as compatibility
+from scripts import install_lines
 from scripts.try_wheel import BESIDE, INSTALLED
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -519,9 +520,7 @@ an old lag. Use `metrics.current` or an exporter for lag: they are up to date.
 
 ## Prometheus
 
-```sh
-pip install 'pyspark-kafka-group[prometheus]'
-```
+Install the [extra](install.md#extras) `prometheus`.
 
 ```python
 from prometheus_client import start_http_server
@@ -536,9 +535,7 @@ Grafana, and alerts for Prometheus.
 
 ## OpenTelemetry
 
-```sh
-pip install 'pyspark-kafka-group[opentelemetry]'
-```
+Install the [extra](install.md#extras) `opentelemetry`.
 
 ```python
 from pyspark_kafka_group.metrics.opentelemetry import OpenTelemetryExporter
@@ -686,6 +683,8 @@ def main() -> None:
     """Write every generated page."""
     for name, page in PAGES.items():
         (DOCS / name).write_text(page(), encoding="utf-8")
+    for written in (DOCS.parent / "README.md", *DOCS.glob("*.md")):
+        written.write_text(install_lines.rendered(written.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

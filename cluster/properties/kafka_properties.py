@@ -181,7 +181,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         applies_to=_MEMBER,
         # Members learn of a rebalance with their next heartbeat, so this bounds how fast a partition can move: Kafka's
         # default of 3 s would make a hand-over take seconds.  A hundred idle members take 18 % of a core from their
-        # coordinator, and 14 % with 500 ms (docs/performance.md, "Large groups").
+        # coordinator, and 14 % with 500 ms (benchmarks/README.md, "Large groups").
         default="250",
         unit="milliseconds",
         least=1,

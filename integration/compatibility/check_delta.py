@@ -1,6 +1,6 @@
 """With Delta Lake's own identifier of a batch, a replayed batch is written once.
 
-See docs/exactly-once.md, and `rows`.
+See docs/sinks.md, and `rows`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Applications race for one Delta or Iceberg table, which gets each record once.  See docs/exactly-once.md.
+"""Applications race for one Delta or Iceberg table, which gets each record once.  See docs/lake-tables.md.
 
 Most tests need no Kafka: they check which application commits which records.  They compare all rows, without a key.
 """

@@ -1,4 +1,4 @@
-"""``python -m integration.soak``: see ``docs/testing.md``."""
+"""``python -m integration.soak``: see ``docs/how-we-test.md``."""
 
 from __future__ import annotations
 

@@ -47,17 +47,17 @@ QUOTES: list[tuple[str, str, list[Callable[[], float]]]] = [
         [lambda: min(workers_mb()), lambda: max(workers_mb())],
     ),
     (
-        "docs/performance.md",
+        "benchmarks/README.md",
         r"hundred idle members took (\d+) % of a core from the broker.*?they took (\d+) %.*?client (\d+) %",
         [partial(idle_broker, f"classic, {interval}") for interval in ("250 ms", "500 ms", "3 s")],
     ),
     (
-        "docs/performance.md",
+        "benchmarks/README.md",
         r"about (\d+) % of what it takes with the built-in source",
         [lambda: 100 * base("kafka-group", "jvm_cpu_s") / base("kafka", "jvm_cpu_s")],
     ),
     (
-        "docs/performance.md",
+        "benchmarks/README.md",
         r"records of 100 B takes some 0\.(\d\d) s more than handing prepared batches to Spark",
         [lambda: 100 * (base("kafka-group", "python_cpu_s") - base("ceiling", "python_cpu_s"))],
     ),

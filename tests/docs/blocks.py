@@ -19,6 +19,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "examples").glob("*/README.md")),
 ]
 

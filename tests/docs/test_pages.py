@@ -61,3 +61,10 @@ def test_the_page_about_installing_names_the_extras_for_users() -> None:
     table = re.findall(r"^\| (`.*?) \|", (DOCS / "install.md").read_text(encoding="utf-8"), re.MULTILINE)
     named = {name for row in table for name in re.findall(r"`(\w+)`", row)}
     assert named == extras - {"demo", "bench", "wheels", "docs", "dev"}
+
+
+def test_the_readme_can_be_read_in_three_minutes() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 120
+    assert len(" ".join(lines).split()) <= 700
+    assert len([line for line in lines if line.startswith("|")]) <= 8
