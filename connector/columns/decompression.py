@@ -3,13 +3,15 @@
 The decompressed size in a batch is not reliable: a megabyte of zstd can become 30 GB of zeros.  So this size is used
 only if it is within the limit, and the output is counted while it is written.  Peak memory is twice the limit, because
 the pieces are joined.  zstd's window, of at most 128 MB, is part of the output.
+
+It accepts what Kafka's client in Java accepts, because brokers accept that, too.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark_kafka_group.columns.limits import TooLargeError
 
@@ -19,22 +21,34 @@ if TYPE_CHECKING:
 _LENGTH = struct.Struct(">i")
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER_BYTES = 16
+(_XERIAL_BEGIN,) = _LENGTH.unpack_from(_XERIAL_MAGIC)
 _ANY_GZIP_WINDOW = 31
+_GZIP_MAGIC, _GZIP_HEADER_BYTES = b"\x1f\x8b\x08", 18
+"""The begin of a member, and its least size without data."""
 _MUCH_GZIP_BYTES = 4000
 """Above this size, Arrow is a quarter faster than zlib.  Below it, Arrow's start costs more."""
 _SNAPPY_RATIO = 22
 """Snappy's densest element becomes 64 bytes from 3."""
 
+_LZ4_MAGIC, _LZ4_HEADER_BYTES = b"\x04\x22\x4d\x18", 7
+_LZ4_LENGTH = struct.Struct("<I")
+_LZ4_BLOCK_CHECKSUMS, _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM = 0x10, 0x08, 0x04
+
+_SMALL_PIECE_BYTES = 4096
 _FIRST_PIECE_BYTES = 64 * 1024
 _LARGEST_PIECE_BYTES = 4 * 1024 * 1024
 _USUAL_RATIO = 4
+
+
+Piece: TypeAlias = "bytes | bytearray | pa.Buffer"
+"""A piece of decompressed data."""
 
 
 class CompressionError(Exception):
     """Data that cannot be decompressed."""
 
 
-def decompress(codec: int, data: memoryview, most_bytes: int) -> list[bytes | pa.Buffer]:
+def decompress(codec: int, data: memoryview, most_bytes: int) -> list[Piece]:
     """Decompress the records of a batch.
 
     Parameters
@@ -67,7 +81,7 @@ def decompress(codec: int, data: memoryview, most_bytes: int) -> list[bytes | pa
             case 2:
                 return _unsnap(data, most_bytes)
             case 3:
-                return _read(data, "lz4", most_bytes)
+                return _unpack_lz4(data, most_bytes)
             case 4:
                 return _read(data, "zstd", most_bytes)
             case _:
@@ -76,11 +90,16 @@ def decompress(codec: int, data: memoryview, most_bytes: int) -> list[bytes | pa
         raise CompressionError(str(problem)) from None
 
 
-def _gunzip(data: memoryview, most_bytes: int) -> list[bytes | pa.Buffer]:
-    """Decompress all members of a gzip file, as Java's clients do."""
+def _gunzip(data: memoryview, most_bytes: int) -> list[Piece]:
+    """Decompress all members of a gzip file.  As in Java, they end before what does not begin like a member."""
+    import pyarrow as pa
+
     if len(data) > _MUCH_GZIP_BYTES:
-        return _read(data, "gzip", most_bytes)
-    found: list[bytes | pa.Buffer] = []
+        try:
+            return _read(data, "gzip", most_bytes)
+        except (OSError, pa.ArrowException):
+            pass  # perhaps because of bytes behind the last member
+    found: list[Piece] = []
     left = most_bytes
     rest: memoryview | bytes = data
     while True:
@@ -90,19 +109,70 @@ def _gunzip(data: memoryview, most_bytes: int) -> list[bytes | pa.Buffer]:
             raise TooLargeError
         if not stream.eof:
             raise CompressionError("it is cut off")
-        found.append(member)
+        _append(found, member)
         left -= len(member)
         rest = stream.unused_data
-        if not rest:
+        if len(rest) < _GZIP_HEADER_BYTES or rest[: len(_GZIP_MAGIC)] != _GZIP_MAGIC:
             return found
 
 
-def _read(data: memoryview, codec: str, most_bytes: int) -> list[bytes | pa.Buffer]:
+def _append(found: list[Piece], piece: bytes | pa.Buffer) -> None:
+    """Append a piece.  Join small ones: millions of objects would take far more memory than their bytes."""
+    if len(piece) >= _SMALL_PIECE_BYTES:
+        found.append(piece)
+    elif found and isinstance(found[-1], bytearray):
+        found[-1] += memoryview(piece)
+    else:
+        found.append(bytearray(memoryview(piece)))
+
+
+def _unpack_lz4(data: memoryview, most_bytes: int) -> list[Piece]:
+    """Decompress lz4.  As in Java, a wrong size, a wrong checksum, and what follows the end are ignored."""
+    import pyarrow as pa
+
+    try:
+        return _read(data, "lz4", most_bytes)
+    except (OSError, pa.ArrowException):
+        plain = _plain_frame(data)
+        if plain is None:
+            raise
+    return _read(memoryview(plain), "lz4", most_bytes)
+
+
+def _plain_frame(data: memoryview) -> bytes | None:
+    """Return the first frame of lz4 without the size and the checksum of its content; None if it is not whole."""
+    if len(data) < _LZ4_HEADER_BYTES or data[:4] != _LZ4_MAGIC:
+        return None
+    flags, block = data[4], data[5]
+    begin = at = _LZ4_HEADER_BYTES + (8 if flags & _LZ4_CONTENT_SIZE else 0)
+    checksum = 4 if flags & _LZ4_BLOCK_CHECKSUMS else 0
+    while at + 4 <= len(data):
+        size = _LZ4_LENGTH.unpack_from(data, at)[0] & 0x7FFFFFFF
+        at += 4
+        if size == 0:
+            header = bytes([flags & ~(_LZ4_CONTENT_SIZE | _LZ4_CONTENT_CHECKSUM), block])
+            return b"".join((_LZ4_MAGIC, header, bytes([_xxh32_of_two(header) >> 8 & 0xFF]), data[begin:at]))
+        at += size + checksum
+    return None
+
+
+def _xxh32_of_two(two: bytes) -> int:
+    """Return the XXH32 of two bytes, with the seed 0."""
+    found = 374761393 + len(two)
+    for byte in two:
+        found = (found + byte * 374761393) & 0xFFFFFFFF
+        found = ((found << 11 | found >> 21) * 2654435761) & 0xFFFFFFFF
+    found = ((found ^ found >> 15) * 2246822519) & 0xFFFFFFFF
+    found = ((found ^ found >> 13) * 3266489917) & 0xFFFFFFFF
+    return found ^ found >> 16
+
+
+def _read(data: memoryview, codec: str, most_bytes: int) -> list[Piece]:
     import pyarrow as pa
 
     stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), codec)
     size = min(max(_FIRST_PIECE_BYTES, _USUAL_RATIO * len(data)), _LARGEST_PIECE_BYTES)
-    found: list[bytes | pa.Buffer] = []
+    found: list[Piece] = []
     left = most_bytes
     while True:
         wanted = min(size, left + 1)
@@ -115,24 +185,29 @@ def _read(data: memoryview, codec: str, most_bytes: int) -> list[bytes | pa.Buff
         left -= piece.size
 
 
-def _unsnap(data: memoryview, most_bytes: int) -> list[bytes | pa.Buffer]:
+def _unsnap(data: memoryview, most_bytes: int) -> list[Piece]:
     """Decompress snappy, either in xerial's framing, as Java's clients write it, or plain."""
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return [_unsnap_block(data, most_bytes)]
-    found: list[bytes | pa.Buffer] = []
+    found: list[Piece] = []
     left = most_bytes
     at = _XERIAL_HEADER_BYTES
     while at < len(data):
         if len(data) - at < _LENGTH.size:
-            raise CompressionError("it is cut off")
+            break  # as in Java
         size = _LENGTH.unpack_from(data, at)[0]
+        if size == _XERIAL_BEGIN:  # another stream, or for Java the end
+            if data[at : at + len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+                break
+            at += _XERIAL_HEADER_BYTES
+            continue
         at += _LENGTH.size
         if not 0 < size <= len(data) - at:
             raise CompressionError("a block is larger than the rest")
         block = _unsnap_block(data[at : at + size], left)
         left -= block.size
         at += size
-        found.append(block)
+        _append(found, block)
     return found
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.chunk_reader import MessageSource
-from pyspark_kafka_group.columns.decompression import CompressionError, decompress
+from pyspark_kafka_group.columns.decompression import CompressionError, Piece, decompress
 from pyspark_kafka_group.columns.limits import TooLargeError
 from pyspark_kafka_group.columns.native_library import POINTER, TEXT, Int32, Int64, NativePart, structure
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -223,7 +223,7 @@ def _decompressed(rest: memoryview, until: int, most_bytes: int) -> Iterator[tup
 
     next_offset = -1
     while rest and next_offset < until:
-        parts: list[bytes | bytearray | memoryview | pa.Buffer] = []
+        parts: list[Piece | memoryview] = []
         size = 0
         while rest and next_offset < until and size < _PIECE_BYTES:
             length = _BEFORE_LENGTH + _LENGTH.unpack_from(rest, _LENGTH_AT)[0]
@@ -240,9 +240,7 @@ def _decompressed(rest: memoryview, until: int, most_bytes: int) -> Iterator[tup
         yield whole, next_offset
 
 
-def _without_compression(
-    batch: memoryview, codec: int, most_bytes: int, parts: list[bytes | bytearray | memoryview | pa.Buffer]
-) -> int:
+def _without_compression(batch: memoryview, codec: int, most_bytes: int, parts: list[Piece | memoryview]) -> int:
     """Append a decompressed batch, and return its size."""
     offset = _OFFSET.unpack_from(batch)[0]
     try:
