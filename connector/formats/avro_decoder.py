@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from decimal import Decimal
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from pyspark_kafka_group.columns.limits import TooLargeError
 from pyspark_kafka_group.formats.avro_defaults import decimal_of, set_defaults, with_length
 from pyspark_kafka_group.formats.avro_resolution import (
     PROMOTED,
@@ -17,9 +19,9 @@ from pyspark_kafka_group.formats.avro_resolution import (
     names_of,
     number_of_nothing,
 )
-from pyspark_kafka_group.formats.avro_types import AS_WRITTEN, PREFIX, Schema, for_fastavro, kind_of, of_text
-from pyspark_kafka_group.formats.budget import counter
-from pyspark_kafka_group.formats.decoder import Decoded, MalformedValueError, ObjectDecoder
+from pyspark_kafka_group.formats.avro_types import AS_WRITTEN, COUNTED, PREFIX, Schema, for_fastavro, kind_of, of_text
+from pyspark_kafka_group.formats.budget import Budget, cost_of, counter, largest_element, most_bytes
+from pyspark_kafka_group.formats.decoder import TOO_LARGE, Decoded, MalformedValueError, ObjectDecoder
 from pyspark_kafka_group.formats.registry import Definition
 from pyspark_kafka_group.formats.schema_lookup import ID_BYTES, DefinitionOf, SchemaLookup, schema_id
 from pyspark_kafka_group.options.parsers import MalformedError
@@ -50,6 +52,28 @@ class _Strict(BytesIO):
         return found
 
 
+class _Counted(_Strict):
+    """A stream for large records, which counts what is read: fastavro makes at most one object of each part."""
+
+    def __init__(self, value: bytes) -> None:
+        super().__init__(value)
+        self.budget = Budget()
+        self.budget.begin(len(value))
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.budget.spend(1, 0)
+        return super().read(size)
+
+
+class _Reading(threading.local):
+    """The stream of the record that this thread reads, if it is a large one."""
+
+    stream: _Counted | None = None
+
+
+_READING = _Reading()
+
+
 class AvroDecoder(ObjectDecoder):
     """Decodes records of Avro.
 
@@ -73,6 +97,7 @@ class AvroDecoder(ObjectDecoder):
         self._parsed_reader = _parsed(schemas, defaults=True)
         self._shape = _shape(*_parts(self._parsed_reader))
         self._count = counter(arrow_type, self.budget)
+        self._dearest = largest_element(arrow_type, cost_of)
         self._reads: dict[int | None, Read] = {}
         self._writers: dict[int, Schema] = {}
         self._endless: set[int | None] = set()
@@ -96,16 +121,24 @@ class AvroDecoder(ObjectDecoder):
             read = self._reads[number] = self._read_of(number)
         if number is not None and number in self._bare:
             value = value[:ID_BYTES] + with_length(value[ID_BYTES:])
-        payload = _Strict(value) if number in self._writers else BytesIO(value)
+        payload: BytesIO
+        if len(value) * self._dearest > most_bytes(len(value)):
+            payload = _READING.stream = _Counted(value)
+        else:
+            payload = _Strict(value) if number in self._writers else BytesIO(value)
         if number is not None:
             payload.seek(ID_BYTES)
         try:
             found = read(payload)[_ROOT]
             shaped = found if self._shape is None or found is None else self._shape(found)
+        except TooLargeError:
+            raise MalformedValueError(TOO_LARGE) from None
         except Exception as problem:
             if type(problem).__name__ == "SchemaResolutionError":
                 raise MalformedValueError(f"schema {number} cannot be resolved to the one that is read") from None
             raise MalformedValueError(f"it is not what its schema says ({type(problem).__name__})") from None
+        finally:
+            _READING.stream = None
         if self._count is not None:
             self._count(shaped)
         left = len(value) - payload.tell()
@@ -264,11 +297,18 @@ def _teach_fastavro() -> None:
     def decimal(value: bytes, writer: Any, reader: Any = None) -> Decimal:
         return decimal_of(value, writer.get("scale", 0))
 
+    def counted(value: Any, writer: Any = None, reader: Any = None) -> Any:
+        if _READING.stream is not None:
+            _READING.stream.budget.spend(len(value), 0)  # also fields without bytes, such as defaults
+        return value
+
     def as_written(value: Any, writer: Any = None, reader: Any = None) -> Any:
         return value
 
     for kind in PROMOTED:
         read.LOGICAL_READERS[f"{kind}-{AS_WRITTEN}"] = as_written
+    for kind in ("record", "error"):
+        read.LOGICAL_READERS[f"{kind}-{COUNTED}"] = counted
     read.LOGICAL_READERS[f"long-{PREFIX}millis"] = millis
     read.LOGICAL_READERS[f"bytes-{PREFIX}decimal"] = decimal
     read.LOGICAL_READERS[f"fixed-{PREFIX}decimal"] = decimal

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
 
-from pyspark_kafka_group.columns.limits import MAX_DECODED_BYTES, TooLargeError
+from pyspark_kafka_group.columns.limits import TooLargeError
 from pyspark_kafka_group.columns.schema import COLUMNS, to_arrow
-from pyspark_kafka_group.formats.decoder import Decoded, Decoder, TextDecoder
+from pyspark_kafka_group.formats.decoder import TOO_LARGE, Decoded, Decoder, TextDecoder
 from pyspark_kafka_group.formats.planning import ColumnPlan, column_plans
 from pyspark_kafka_group.formats.registry import Definition, registry_of
 from pyspark_kafka_group.offsets.errors import MalformedRecordError
@@ -121,10 +121,7 @@ class BatchDecoder:
         except TooLargeError:
             if len(values) > 1:
                 raise
-        return Decoded(pa.nulls(1, self._schema.field(name).type), {0: _TOO_LARGE})
-
-
-_TOO_LARGE = f"it would take more than {MAX_DECODED_BYTES >> 20} MB as a column"
+        return Decoded(pa.nulls(1, self._schema.field(name).type), {0: TOO_LARGE})
 
 
 def _decoder(plan: ColumnPlan, arrow_type: pa.DataType, registry: Mapping[str, str]) -> Decoder:

@@ -1,7 +1,7 @@
 """Limits the memory for values that become Python objects before they become a column.
 
 A few bytes may be an element of an array, and the element takes room in each part of its column.  So elements are
-counted before they are created.
+counted before they are created.  A library that parses a whole record gets it only if it cannot make too many objects.
 """
 
 from __future__ import annotations
@@ -28,15 +28,37 @@ class Budget:
     def __init__(self) -> None:
         self._left = 0
 
-    def begin(self, values: pa.BinaryArray) -> None:
-        """Start again for other values."""
-        self._left = limits.MAX_DECODED_BYTES + 2 * values.nbytes
+    def begin(self, size: int) -> None:
+        """Start again for other values, which have `size` bytes together."""
+        self._left = most_bytes(size)
 
     def spend(self, elements: int, width: int) -> None:
         """Count elements of a width (see `width_of`) before they are created; raise `limits.TooLargeError`."""
-        self._left -= elements * (width * _OBJECTS + _EACH)
+        self.spend_bytes(elements * (width * _OBJECTS + _EACH))
+
+    def spend_bytes(self, size: int) -> None:
+        """Count bytes before they are allocated; raise `limits.TooLargeError`."""
+        self._left -= size
         if self._left < 0:
             raise limits.TooLargeError
+
+
+def most_bytes(size: int) -> int:
+    """Return how many bytes may be decoded from `size` bytes."""
+    return limits.MAX_DECODED_BYTES + 2 * size
+
+
+def cost_of(kind: pa.DataType) -> int:
+    """Return how much of a budget a value of a type takes as Python objects, without elements of arrays and maps."""
+    return width_of(kind) * _OBJECTS + _parts_of(kind) * _EACH
+
+
+def _parts_of(kind: pa.DataType) -> int:
+    import pyarrow as pa
+
+    if not pa.types.is_struct(kind):
+        return 1
+    return 1 + sum(_parts_of(kind.field(n).type) for n in range(kind.num_fields))
 
 
 def width_of(kind: pa.DataType) -> int:
@@ -50,17 +72,17 @@ def width_of(kind: pa.DataType) -> int:
     return max(int(kind.bit_width) // 8, 1)
 
 
-def widest_element(kind: pa.DataType) -> int:
-    """Return the width of the widest element of arrays and maps in a type; 0 if there are none."""
+def largest_element(kind: pa.DataType, measure: Callable[[pa.DataType], int]) -> int:
+    """Return the largest `width_of` or `cost_of` of an element of arrays and maps in a type; 0 if there are none."""
     import pyarrow as pa
 
     if pa.types.is_map(kind):
         entry = pa.struct([kind.key_field, kind.item_field])
-        return max(width_of(entry), widest_element(kind.item_type))
+        return max(measure(entry), largest_element(kind.item_type, measure))
     if pa.types.is_list(kind):
-        return max(width_of(kind.value_type), widest_element(kind.value_type))
+        return max(measure(kind.value_type), largest_element(kind.value_type, measure))
     if pa.types.is_struct(kind):
-        return max((widest_element(kind.field(n).type) for n in range(kind.num_fields)), default=0)
+        return max((largest_element(kind.field(n).type, measure) for n in range(kind.num_fields)), default=0)
     return 0
 
 

@@ -9,7 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark_kafka_group.formats.budget import Budget
+from pyspark_kafka_group.columns.limits import MAX_DECODED_BYTES
+from pyspark_kafka_group.formats.budget import Budget, cost_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 class MalformedValueError(Exception):
     """A value does not fit its format.  The text contains the reason, but nothing of the value except a schema id."""
+
+
+TOO_LARGE = f"it would take more than {MAX_DECODED_BYTES >> 20} MB when it is decoded"
+"""Why a record is malformed that is too large alone."""
 
 
 class Decoded(NamedTuple):
@@ -71,6 +76,7 @@ class ObjectDecoder(Decoder):
     def __init__(self, arrow_type: pa.DataType) -> None:
         super().__init__(arrow_type)
         self.budget = Budget()
+        self._cost = cost_of(arrow_type)
 
     @abstractmethod
     def one(self, value: bytes) -> Any:
@@ -78,8 +84,13 @@ class ObjectDecoder(Decoder):
 
     def decode(self, values: pa.BinaryArray) -> Decoded:
         """Decode values; a null stays null."""
-        self.budget.begin(values)
-        return decode_each(values.to_pylist(), self.one, self._type)
+        return self.decode_rows(values, values.to_pylist())
+
+    def decode_rows(self, values: pa.BinaryArray, rows: list[bytes | None]) -> Decoded:
+        """Decode some rows of these values."""
+        self.budget.begin(values.nbytes)
+        self.budget.spend_bytes(len(rows) * self._cost)
+        return decode_each(rows, self.one, self._type)
 
 
 def decode_each(values: list[bytes | None], one: Callable[[bytes], Any], arrow_type: pa.DataType) -> Decoded:

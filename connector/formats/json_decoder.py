@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
-from pyspark_kafka_group.columns import limits
-from pyspark_kafka_group.formats.budget import Budget, widest_element
+from pyspark_kafka_group.columns.limits import TooLargeError
+from pyspark_kafka_group.formats.budget import Budget, cost_of, largest_element, most_bytes, width_of
 from pyspark_kafka_group.formats.decoder import Decoded, Decoder, decode_each
 from pyspark_kafka_group.formats.json_values import DATE, converter, document
 from pyspark_kafka_group.formats.schema_lookup import ID_BYTES
@@ -60,32 +60,40 @@ class JsonDecoder(Decoder):
         self._has_decimals = "decimal" in wanted.simpleString()
         self._read_as = _read_as(wanted, arrow_type)
         self._schema = None if self._read_as is None else pa.schema(list(self._read_as))
-        self._widest = widest_element(arrow_type)
+        self._width, self._cost = width_of(arrow_type), cost_of(arrow_type)
+        self._widest = largest_element(arrow_type, width_of)
 
     def decode(self, values: pa.BinaryArray) -> Decoded:
         """Decode values; a null stays null."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        self._budget.begin(values)
+        self._budget.begin(values.nbytes)
+        if len(values) * self._width > most_bytes(values.nbytes):
+            raise TooLargeError  # fields that a document does not have take room, too
         framed = pc.starts_with(values, pattern=b"\0")  # by Confluent's serializer; no JSON begins with a zero
         if pc.any(framed).as_py():
             # Deliberate: not binary_slice, which without an end fails for shorter values (pyarrow 26).
             bare = pc.binary_replace_slice(values, start=0, stop=ID_BYTES, replacement=b"")
             values = pc.if_else(framed, bare, values)
         if self._schema is None:
-            return decode_each(values.to_pylist(), self._one, self._type)
+            return self._of_each(values)
         plain = pc.fill_null(_in_one_line(values), fill_value=False)
         if pc.all(plain).as_py():
             return self._of_lines(values)
         lines, others = pc.indices_nonzero(plain), pc.indices_nonzero(pc.invert(plain))
         of_lines = self._of_lines(values.take(lines))
-        of_others = decode_each(values.take(others).to_pylist(), self._one, self._type)
+        of_others = self._of_each(values.take(others))
         places = pa.concat_arrays([lines, others])
         column = pa.concat_arrays([of_lines.column, of_others.column]).take(pc.sort_indices(places))
         malformed = {lines[row].as_py(): reason for row, reason in of_lines.malformed.items()}
         malformed |= {others[row].as_py(): reason for row, reason in of_others.malformed.items()}
         return Decoded(column, dict(sorted(malformed.items())))
+
+    def _of_each(self, values: pa.BinaryArray) -> Decoded:
+        """Decode values one by one."""
+        self._budget.spend_bytes(len(values) * self._cost)
+        return decode_each(values.to_pylist(), self._one, self._type)
 
     def _of_lines(self, values: pa.BinaryArray) -> Decoded:
         """Decode values that may be joined by line breaks.  If Arrow's reader refuses them, decode them in parts."""
@@ -96,7 +104,7 @@ class JsonDecoder(Decoder):
         if column is not None:
             return Decoded(column, {})
         if len(values) <= (1 if too_large else _FEW):
-            return decode_each(values.to_pylist(), self._one, self._type)
+            return self._of_each(values)
         size = -(-len(values) // 4)
         columns: list[pa.Array] = []
         malformed: dict[int, str] = {}
@@ -139,11 +147,11 @@ class JsonDecoder(Decoder):
         """Return whether documents may have so many elements that these must be counted one by one."""
         import pyarrow.compute as pc
 
-        limit, size = limits.MAX_DECODED_BYTES, int(values.nbytes)
-        if size * self._widest <= limit:
+        most, size = most_bytes(values.nbytes), int(values.nbytes)
+        if size * self._widest <= most:
             return False  # even if each byte were an element
         signs = sum(int(pc.sum(pc.count_substring(values, sign)).as_py() or 0) for sign in (b",", b"["))
-        return signs * self._widest > limit + 2 * size
+        return signs * self._widest > most
 
 
 def _in_one_line(values: pa.BinaryArray) -> pa.BooleanArray:

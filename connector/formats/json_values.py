@@ -14,13 +14,14 @@ import struct
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from itertools import islice
 from typing import Any, NoReturn
 
 from pyspark.sql import types as t
 
 from pyspark_kafka_group.columns.schema import to_arrow_type
-from pyspark_kafka_group.formats.budget import Budget, width_of
-from pyspark_kafka_group.formats.decoder import MalformedValueError
+from pyspark_kafka_group.formats.budget import Budget, cost_of, most_bytes
+from pyspark_kafka_group.formats.decoder import TOO_LARGE, MalformedValueError
 
 Convert = Callable[[Any], Any]
 
@@ -51,8 +52,29 @@ class Number(str):
 _DECODER = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=Number)
 
 
+_PART_BYTES = 128
+"""The size of a part of a parsed document.  An object of one field takes two of them, and has two signs."""
+
+_SIGNS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[,:\[{]', re.DOTALL)
+"""A string, or a sign before a part.  Deliberate: also a string without an end, or each quote in it would begin one."""
+
+
+def _check_parts(value: bytes) -> None:
+    """Raise :class:`MalformedValueError` for a document that would take too much memory when it is parsed.
+
+    This includes fields that the schema does not have.
+    """
+    most = most_bytes(len(value)) // _PART_BYTES
+    if len(value) <= most or sum(map(value.count, (b",", b":", b"[", b"{"))) <= most:
+        return
+    signs = (found for found in _SIGNS.finditer(value) if value[found.start()] != ord('"'))
+    if next(islice(signs, most, None), None) is not None:
+        raise MalformedValueError(TOO_LARGE)
+
+
 def document(value: bytes) -> Any:
     """Return the parsed document, with numbers as :class:`Number`; raise :class:`MalformedValueError`."""
+    _check_parts(value)
     try:
         return _DECODER.decode(value.decode())
     except UnicodeDecodeError as problem:
@@ -87,23 +109,23 @@ def converter(wanted: t.DataType, budget: Budget, path: str = "") -> Convert:
         )
     if isinstance(wanted, t.ArrayType):
         element = converter(wanted.elementType, budget, f"{path}[]")
-        width = _width(wanted.elementType)
+        cost = _cost(wanted.elementType)
 
         def array(found: Any) -> Any:
             if not isinstance(found, list):
                 return refuse(found)
-            budget.spend(len(found), width)
+            budget.spend_bytes(len(found) * cost)
             return list(map(element, found))
 
         return checked(array)
     if isinstance(wanted, t.MapType):
         of_value = converter(wanted.valueType, budget, f"{path}{{}}")
-        width = _width(wanted.keyType) + _width(wanted.valueType)
+        cost = _cost(wanted.keyType) + _cost(wanted.valueType)
 
         def entries(found: Any) -> Any:
             if not isinstance(found, dict):
                 return refuse(found)
-            budget.spend(len(found), width)
+            budget.spend_bytes(len(found) * cost)
             return [(key, of_value(x)) for key, x in found.items()]
 
         return checked(entries)
@@ -120,8 +142,8 @@ def converter(wanted: t.DataType, budget: Budget, path: str = "") -> Convert:
     return checked(convert)
 
 
-def _width(kind: t.DataType) -> int:
-    return width_of(to_arrow_type(kind))
+def _cost(kind: t.DataType) -> int:
+    return cost_of(to_arrow_type(kind))
 
 
 def _simple(wanted: t.DataType) -> Convert:

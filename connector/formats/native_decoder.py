@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.columns.native_library import reader_override
-from pyspark_kafka_group.formats.decoder import Decoded, Decoder, MalformedValueError, decode_each
+from pyspark_kafka_group.formats.decoder import Decoded, Decoder, MalformedValueError
 from pyspark_kafka_group.formats.native_columns import FORMATS, ColumnLayout, Programs, decode
 from pyspark_kafka_group.formats.registry import Definition
 from pyspark_kafka_group.formats.schema_lookup import DefinitionOf
@@ -114,8 +114,7 @@ class NativeDecoder(Decoder):
         malformed = {~row: SENSELESS for row in declined if row < 0}
         left = [row for row in declined if row >= 0]
         if left:
-            self._decoder.budget.begin(values)
-            found = decode_each([values[row].as_py() for row in left], self._decoder.one, self._type)
+            found = self._decoder.decode_rows(values, [values[row].as_py() for row in left])
             malformed |= {left[n]: reason for n, reason in found.malformed.items()}
             if len(found.malformed) < len(left):
                 column = _replaced(column, found.column, left)

@@ -18,7 +18,8 @@ from pyspark_kafka_group.columns.limits import TooLargeError
 from pyspark_kafka_group.columns.schema import to_arrow_type
 from pyspark_kafka_group.formats.budget import Budget, width_of
 from pyspark_kafka_group.formats.ddl import check_parts
-from pyspark_kafka_group.formats.decoder import Decoded, MalformedValueError, ObjectDecoder
+from pyspark_kafka_group.formats.decoder import TOO_LARGE, Decoded, MalformedValueError, ObjectDecoder
+from pyspark_kafka_group.formats.protobuf_size import check_size, cost_of_message, is_large
 from pyspark_kafka_group.formats.registry import Definition
 from pyspark_kafka_group.formats.schema_lookup import ID_BYTES, DefinitionOf, SchemaLookup, schema_id
 from pyspark_kafka_group.options.parsers import MalformedError
@@ -183,6 +184,8 @@ class ProtobufDecoder(ObjectDecoder):
         self._name = descriptor.full_name
         self._parse = GetMessageClass(descriptor).FromString
         self._get = _message(descriptor, self.budget, root=True)
+        self._message_cost = cost_of_message(descriptor)
+        self._dearest = self._message_cost.dearest()
         self._lookup = SchemaLookup(reader, definition_of)
         self._files: dict[int, FileDescriptor | str] = {}
 
@@ -214,6 +217,11 @@ class ProtobufDecoder(ObjectDecoder):
         name = message_at(self._file(number), indexes)
         if name != self._name:  # Protobuf itself would not notice this
             raise MalformedValueError(f"it is a message of {name}, and not of {self._name}")
+        if is_large(value, self._dearest):
+            try:
+                check_size(value, begin, self._message_cost)
+            except TooLargeError:
+                raise MalformedValueError(TOO_LARGE) from None
         try:
             return self._get(self._parse(value[begin:]))
         except (MalformedValueError, TooLargeError):

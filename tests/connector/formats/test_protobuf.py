@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_type
 
 from pyspark_kafka_group.columns import limits
-from pyspark_kafka_group.columns.limits import TooLargeError
-from pyspark_kafka_group.formats.decoder import Decoded
+from pyspark_kafka_group.formats.decoder import TOO_LARGE, Decoded
 from pyspark_kafka_group.formats.protobuf import ProtobufDecoder, file_of, message_of, spark_type
 from pyspark_kafka_group.formats.registry import Definition, UnknownSchemaError
 from pyspark_kafka_group.options.parsers import MalformedError
@@ -392,17 +391,35 @@ def test_messages_that_would_be_too_large_are_not_made(monkeypatch: pytest.Monke
     lines, tags = b"\x12\0", b"\x2a\0"
 
     for part in (lines, tags):
-        assert decode([framed(1, ORDER + part * 1000)]).malformed == {}
-    with pytest.raises(TooLargeError):
-        decode([framed(1, ORDER + lines * 100_000)])
+        assert decode([framed(1, ORDER + part * 50)]).malformed == {}
+    assert decode([framed(1, ORDER + lines * 100_000)]).malformed == {0: TOO_LARGE}
 
 
 def test_narrow_elements_are_objects_too() -> None:
     """Regression: 10 MB of empty messages took 1.2 GB.  As a column, each takes 4 bytes."""
     file = file_with("proto3", number=NUMBER, line=LINE, lines={**LINE, "label": 3})
 
-    with pytest.raises(TooLargeError):
-        decode([framed(1, b"\0" + b"\x1a\0" * 2_500_000)], "One", file)
+    assert decode([framed(1, b"\0" + b"\x1a\0" * 2_500_000)], "One", file).malformed == {0: TOO_LARGE}
+
+
+def test_only_large_records_of_many_parts_are_refused() -> None:
+    """Parts that are written in any way: groups, packed numbers, unknown fields; and a record that is cut off."""
+    numbers = {**NUMBER, "label": 3}
+    file = file_with("proto3", number=NUMBER, line=LINE, lines={**LINE, "label": 3}, packed=numbers)
+    large = 6_000_000
+
+    def long(size: int) -> bytes:
+        return bytes([*(size >> shift & 127 | 128 for shift in (0, 7, 14)), size >> 21])
+
+    def reason(body: bytes) -> str | None:
+        return decode([framed(1, b"\0" + body)], "One", file).malformed.get(0)
+
+    assert reason(b"\x7a" + long(large) + bytes(large)) is None  # one unknown field
+    assert reason(b"\x22" + long(1_000_000) + bytes(1_000_000)) is None
+    assert reason(b"\x22" + long(large) + bytes(large)) == TOO_LARGE
+    assert reason(b"\x78\0" * large) == TOO_LARGE
+    assert reason(b"\x7b\x7c" * large) == TOO_LARGE
+    assert reason(b"\x1a\0" * 1_000 + b"\x7a" + long(large) + b"\0") == "it is not a message of One (DecodeError)"
 
 
 def test_a_schema_of_millions_of_parts_is_refused_at_once() -> None:
