@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -41,6 +42,17 @@ def _no_threads_left() -> Iterator[None]:
 def _started_since(before: set[threading.Thread]) -> list[threading.Thread]:
     # Python names a thread of librdkafka that has called it Dummy, and never notices its end.
     return [t for t in threading.enumerate() if t not in before and not t.name.startswith("Dummy-")]
+
+
+@pytest.fixture(autouse=True)
+def _usual_signals() -> Iterator[None]:
+    """Handle signals as in a terminal, whatever the parent of this process ignores, and undo changes at the end."""
+    usual = signal.SIG_DFL
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: usual, signal.SIGHUP: usual}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class _Errors(logging.Handler):

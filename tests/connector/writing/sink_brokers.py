@@ -82,6 +82,8 @@ class SinkBrokers:
         The stored batches of each partition.
     sent : list of Sent
         All Produce requests.
+    answering : threading.Event
+        Produce requests wait while it is cleared.
     """
 
     def __init__(self, count: int = 1, topic: str = "t", partitions: int = 1) -> None:
@@ -94,6 +96,8 @@ class SinkBrokers:
         self.kinds: list[str] = []
         self.answers: dict[int, deque[Any]] = {}
         self.in_transaction: set[TopicPartition] = set()
+        self.answering = threading.Event()
+        self.answering.set()
         self._lock = threading.Lock()
         self.brokers = [_Broker(self) for _ in range(count)]
 
@@ -102,10 +106,13 @@ class SinkBrokers:
         return ",".join(str(broker.address) for broker in self.brokers)
 
     def close(self) -> None:
+        self.answering.set()
         for broker in self.brokers:
             broker.close()
 
     def answer(self, broker: FakeBroker, asked: Asked) -> Any:
+        if asked.api == PRODUCE:
+            self.answering.wait()
         with self._lock:
             if asked.api == PRODUCE:
                 self.kinds.append("Produce")

@@ -223,15 +223,21 @@ def test_a_fault_that_lasts_longer_than_the_delivery_timeout_fails_the_task(
 
 
 @pytest.mark.parametrize("fault", [None, HangUp(stores=True)], ids=str)
-def test_the_time_between_rows_does_not_count_as_time_to_write(brokers: SinkBrokers, fault: HangUp | None) -> None:
+def test_the_time_between_rows_does_not_count_as_time_to_write(
+    brokers: SinkBrokers, fault: HangUp | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The queue is not empty when the task waits for its next rows, and no thread sends the rest."""
+    clock, away_s = time.monotonic, 0
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + away_s)
     brokers.faults = deque([fault])
-    producer = producer_of(brokers, delivery__timeout__ms="400", batch__size="200")
+    brokers.answering.clear()
+    producer = producer_of(brokers, delivery__timeout__ms="30000", batch__size="200")
     producer.send(rows(numbered(2000), [0] * 2000))
     assert producer._sender.unwritten_bytes
-    time.sleep(0.8)
+    brokers.answering.set()
+    away_s += 60
     producer.send(rows(numbered(10, 2000), [0] * 10))
-    time.sleep(0.8)
+    away_s += 60
     producer.flush()
     producer.close()
     assert brokers.values() == numbered(2010)
