@@ -14,7 +14,7 @@ TOPIC, BROKER = 2, 4
 
 @dataclass(frozen=True, slots=True)
 class DescribeConfigs(Request[Mapping[str, dict[str, str]]]):
-    """Requests all settings of resources of one kind.  Only a broker itself knows its settings.
+    """Requests the settings of resources of one kind.  Only a broker itself knows its settings.
 
     The answer has the settings by the name of the resource.  It leaves out resources with an error, and settings
     without a value, such as secret ones.
@@ -22,6 +22,7 @@ class DescribeConfigs(Request[Mapping[str, dict[str, str]]]):
 
     kind: int
     names: tuple[str, ...]
+    keys: tuple[str, ...] | None = None  # the settings; None for all
 
     api = Api(32, "DescribeConfigs", 1, 4, flexible=4, since="1.1")
 
@@ -31,7 +32,7 @@ class DescribeConfigs(Request[Mapping[str, dict[str, str]]]):
         def resource(name: str) -> None:
             out.int8(self.kind)
             out.text(name)
-            out.array(None, out.text)  # all keys
+            out.array(self.keys, out.text)
             out.end()
 
         out.array(self.names, resource)

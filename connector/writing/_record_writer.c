@@ -19,6 +19,10 @@ enum { DONE, FULL, NO_PARTITION, TOO_LARGE, NO_MEMORY };
 
 enum { HEADER_BYTES = 61, LEAST_BYTES = 4096, MOST_SPARE_BYTES = 16 * 1024 * 1024 };
 
+/* After so many bytes, rows without a key go to another partition: the default batch of Java's producer.  A larger number
+ * makes fewer and larger batches, but a reader of the topic gets less even partitions. */
+enum { STICKY_BYTES = 16 * 1024 };
+
 /* Records of one partition.  Without records, there is no memory either. */
 typedef struct {
     uint8_t *data;
@@ -34,6 +38,8 @@ typedef struct {
     batch_t *batches; /* one for each partition */
     int32_t count;
     int32_t sticky; /* the partition of rows without a key; -1: not chosen yet */
+    int32_t sticky_bytes; /* what it has got since it was chosen */
+    int64_t batch_bytes; /* the largest size of several records, if the topic takes less than the writer */
     int32_t *led; /* the partitions that have a leader */
     int32_t led_count;
 } topic_t;
@@ -156,7 +162,12 @@ static int make_room(writer_t *writer, batch_t *batch, int64_t size) {
 /* Note which partitions have a leader.  Return false without memory. */
 static int set_led(topic_t *topic, const int32_t *led, int32_t led_count) {
     int32_t *copy = led_count > 0 ? RESIZE(topic->led, (size_t)led_count * sizeof *copy) : topic->led;
-    if (led_count > 0 && copy == NULL) return 0;
+    if (led_count > 0 && copy == NULL) {
+        /* The old ones may be beyond the last partition by now. */
+        topic->led_count = 0;
+        topic->sticky = -1;
+        return 0;
+    }
     topic->led = copy;
     topic->led_count = 0;
     int kept = led_count == 0;
@@ -190,7 +201,7 @@ int32_t kw_topic(writer_t *writer, int32_t topic, int32_t count, const int32_t *
         topic_t *topics = RESIZE(writer->topics, (size_t)(topic + 1) * sizeof *topics);
         if (topics == NULL) return -1;
         writer->topics = topics;
-        topics[topic] = (topic_t){NULL, 0, -1, NULL, 0};
+        topics[topic] = (topic_t){.sticky = -1, .batch_bytes = writer->batch_bytes};
     }
     topic_t *found = &writer->topics[topic];
     batch_t *batches = RESIZE(found->batches, (size_t)count * sizeof *batches);
@@ -201,6 +212,11 @@ int32_t kw_topic(writer_t *writer, int32_t topic, int32_t count, const int32_t *
     writer->partition_count = (int32_t)all;
     if (topic == writer->topic_count) writer->topic_count++;
     return set_led(found, led, led_count) ? count : -1;
+}
+
+/* Set the largest size of several records of a topic.  The writer's own limit holds as well. */
+void kw_limit(writer_t *writer, int32_t topic, int64_t batch_bytes) {
+    writer->topics[topic].batch_bytes = batch_bytes < writer->batch_bytes ? batch_bytes : writer->batch_bytes;
 }
 
 /* --------------------------------------------------------------------------------------------------- partitions */
@@ -230,8 +246,9 @@ static uint32_t random_number(writer_t *writer) {
 /* Choose the partition of a row that has none. */
 static int32_t choose(writer_t *writer, topic_t *topic, const uint8_t *key, size_t key_size) {
     if (key != NULL) return (int32_t)((murmur2(key, key_size) & 0x7fffffff) % (uint32_t)topic->count);
-    /* Deliberate: the same one until its batch is taken, like Java's producer.  So batches are large. */
+    /* Deliberate: the same one for some time, like Java's producer.  So batches are large. */
     if (topic->sticky < 0) {
+        topic->sticky_bytes = 0;
         uint32_t number = random_number(writer);
         topic->sticky = topic->led_count > 0 ? topic->led[number % (uint32_t)topic->led_count]
                                              : (int32_t)(number % (uint32_t)topic->count);
@@ -303,7 +320,7 @@ void kw_write(writer_t *writer, const rows_t *rows, int64_t at, int64_t count, i
         int64_t delta_ms = batch->count == 0 ? 0 : now_ms - batch->first_ms;
         int64_t body = 1 + varint_size(delta_ms) + varint_size(batch->count) + rest;
         int64_t size = varint_size(body) + body;
-        if (batch->count > 0 && (batch->size + size > writer->batch_bytes || batch->count == INT32_MAX)) {
+        if (batch->count > 0 && (batch->size + size > topic->batch_bytes || batch->count == INT32_MAX)) {
             written->partition = partition;
             written->stop = FULL;
             break;
@@ -336,6 +353,10 @@ void kw_write(writer_t *writer, const rows_t *rows, int64_t at, int64_t count, i
         batch->size += size;
         batch->count++;
         writer->open_bytes += size;
+        if (partition == topic->sticky && key == NULL) {
+            topic->sticky_bytes += size < STICKY_BYTES ? (int32_t)size : STICKY_BYTES;
+            if (topic->sticky_bytes >= STICKY_BYTES) topic->sticky = -1; /* its batch stays open */
+        }
     }
     written->at = at;
 }

@@ -122,6 +122,11 @@ class BatchSender:
         if len(partition.batches) == 1:
             self._make_ready(partition)
 
+    def last_partition(self, topic: str) -> int:
+        """Return the largest number of a partition of a topic that has unwritten batches; -1 if there is none."""
+        found = (tp.partition for tp, partition in self._partitions.items() if tp.topic == topic and partition.batches)
+        return max(found, default=-1)
+
     def pause(self) -> None:
         """Note that there will be no steps for some time, because the caller has other work."""
         self._paused_at = time.monotonic()

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 _SIZE = (
     "It is larger than kafka.max.request.size, kafka.buffer.memory or the topic's max.message.bytes allows: raise "
-    "them, or write smaller values. The topic's limit is for a batch of records: set kafka.batch.size (1000000 by "
-    "default) below it."
+    "them, or write smaller values. The topic's limit is for a batch of records. The sink makes smaller "
+    "batches if the user may describe the topic's settings (DESCRIBE_CONFIGS). Otherwise set kafka.batch.size (1000000 "
+    "by default) below it."
 )
 _FENCED = (
     "Another attempt of this task has begun, or its transaction was open for longer than "

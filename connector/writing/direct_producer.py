@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 
+from pyspark_kafka_group.offsets.errors import DeliveryError
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, TopicMetadata
 from pyspark_kafka_group.wire.types import ProtocolError, TopicPartition
@@ -161,6 +162,8 @@ class DirectProducer(SinkProducer):
         unknown = [topic for topic in topics if not self._writer.knows(topic)]
         if unknown:
             self._learn(self._requests.new_topics(unknown))
+            for topic, most in self._requests.batch_limits(unknown).items():
+                self._writer.limit(topic, most)
         old = [topic for topic in topics if self._ask_again[topic].passed]
         if old:
             self._refresh(old)
@@ -190,8 +193,15 @@ class DirectProducer(SinkProducer):
             count = max(count, self._writer.partitions(name))
         self._topic_ids[name] = topic.topic_id
         self._writer.set_partitions(name, count, led)
-        if self._writer.partitions(name) > count:
-            raise self._requests.failure(UNKNOWN_PARTITION, name, self._writer.partitions(name) - 1)
+        last = max(self._writer.partitions(name) - 1, self._sender.last_partition(name))
+        if last >= count:
+            raise DeliveryError(
+                topic=name,
+                partition=last,
+                code="_UNKNOWN_PARTITION",
+                text="the topic was created again with fewer partitions",
+                remedy="Spark may repeat the task. If it does not, write the rows again.",
+            )
 
 
 def _place(rows: Rows, at: int) -> tuple[str, int]:

@@ -62,8 +62,8 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         # The default of Java's producer, and so of Spark's own sink: co-partitioned topics stay co-partitioned.
         usual="murmur2_random",
         doc="Chooses the partition of records that have none. The default is that of Java's producer: the murmur2 hash "
-        "of the key decides. Records without a key go to a random partition with a leader, which changes with each "
-        "batch.",
+        "of the key decides. Records without a key go to a random partition with a leader, which changes after some "
+        "16 kB.",
     ),
     ProducerProperty(
         key="enable.idempotence",
@@ -107,8 +107,8 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         usual="1048576",  # the default of Java's client; librdkafka's own is less
         doc="The size of the largest record, in bytes. Less than the default also limits requests with several "
         "batches, which otherwise have up to 4 MB: Azure Event Hubs needs 1000000. The topic's `max.message.bytes` "
-        "must also allow the record. That limit is for a batch of records. If it is less than 1000000, set "
-        "kafka.batch.size below it.",
+        "must also allow the record. That limit is for a batch of records. If it is less than 1000000, and the user "
+        "may not describe the topic's settings (DESCRIBE_CONFIGS), set kafka.batch.size below it.",
     ),
     ProducerProperty(
         key="transaction.timeout.ms",

@@ -13,6 +13,7 @@ from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError,
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.cluster_connections import ClusterConnections
+from pyspark_kafka_group.wire.config_requests import TOPIC, DescribeConfigs
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import error_code, error_name
 from pyspark_kafka_group.wire.group_requests import Coordinator
@@ -230,6 +231,19 @@ class ProducerRequests:
             Deadline.after(self._settings.delivery_s),
             lambda: UNKNOWN_TOPIC if is_missing else MESSAGE_TIMED_OUT,
         )
+
+    def batch_limits(self, topics: Collection[str]) -> dict[str, int]:
+        """Return the largest batch that topics take, in bytes, as far as the user may ask for it."""
+        request = DescribeConfigs(TOPIC, tuple(sorted(topics)), ("max.message.bytes",))
+        deadline = Deadline.after(self._settings.answer_s)
+        try:
+            found = self._connections.ask_any(request, deadline)
+        except UnsupportedVersionError:
+            return {}  # a proxy, or another system with Kafka's protocol
+        except (OSError, ProtocolError) as problem:
+            self.note(problem, deadline)
+            return {}
+        return {topic: int(found[topic]["max.message.bytes"]) for topic in topics if found.get(topic)}
 
     # -- the producer id, and transactions
 

@@ -130,6 +130,7 @@ RECORD_WRITER = NativePart(
         "kw_new": (POINTER, (_INT64, _INT64, ctypes.c_uint64)),
         "kw_free": (None, (POINTER,)),
         "kw_topic": (_INT32, (POINTER, _INT32, _INT32, ctypes.POINTER(_INT32), _INT32)),
+        "kw_limit": (None, (POINTER, _INT32, _INT64)),
         "kw_write": (None, (POINTER, POINTER, _INT64, _INT64, _INT64, ctypes.POINTER(WrittenRows))),
         "kw_open_bytes": (_INT64, (POINTER,)),
         "kw_open_count": (_INT32, (POINTER,)),
@@ -149,7 +150,7 @@ class RecordWriter:
 
     The partition of a row decides where it goes.  If it has none, its key decides, like librdkafka's
     ``murmur2_random``: equal keys go to equal partitions, as with Java's producer.  Rows without a key go to a random
-    partition with a leader, until its batch is taken.
+    partition with a leader, and to another one after some 16 kB.
 
     Parameters
     ----------
@@ -210,6 +211,10 @@ class RecordWriter:
             self._names.append(topic)
             self._counts.append(count)
         self._counts[number] = count
+
+    def limit(self, topic: str, batch_bytes: int) -> None:
+        """Set the largest size of a batch of a known topic, including its header, if the writer's is larger."""
+        self._library.kw_limit(self._handle, self._topics[topic], max(1, batch_bytes - HEADER_BYTES))
 
     def knows(self, topic: str) -> bool:
         """Return whether `set_partitions` was called for this topic."""

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "_rounds.h"
 #include "../../connector/columns/_crc32c.c"
 #include "../../connector/columns/_native.c"
 #include "../../connector/columns/_record_batches.c"
@@ -372,11 +373,11 @@ static void read_batches(int64_t *records) {
 }
 
 int main(int count, char **arguments) {
-    int64_t rounds = count > 1 ? atoll(arguments[1]) : 100000;
+    int64_t rounds = count > 1 ? atoll(arguments[1]) : 100000, first = count > 2 ? atoll(arguments[2]) : 0;
     int64_t records = 0, noticed = 0, from_batches = 0;
     kc_init();
     for (int64_t round = 0; round < rounds; round++) {
-        seed = (uint64_t)round * 0x9E3779B97F4A7C15u + 1;
+        seed = seed_of(first + round);
         read_messages(&records, &noticed);
         read_batches(&from_batches);
     }

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "_rounds.h"
 #include "../../connector/formats/_formats.c"
 
 enum { COLUMNS = 13, MOST_RECORD = 4096 };
@@ -48,13 +49,13 @@ int main(int count, char **arguments) {
         "\x22\x03\x0a\x01x", "\x2a\x04\x08\x05\x10\x07", "\x2a\x01\x08", "\x30\x03", "\x30\x09", "\x49" "abcdefgh", "\xf8\x01\x05",
         "\x12\x01\xff", "\x22\x80\x80\x01", "\x4b", "\x1a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x12\x7f",
     };
-    int64_t rounds = count > 1 ? atoll(arguments[1]) : 100000, decoded = 0, declined = 0, too_large = 0;
+    int64_t rounds = count > 1 ? atoll(arguments[1]) : 100000, first = count > 2 ? atoll(arguments[2]) : 0, decoded = 0, declined = 0, too_large = 0;
     int32_t *exact = malloc(sizeof code);
     memcpy(exact, code, sizeof code);
     assert(sizeof code / 4 == NULL_7 + 2 && code[NULL_6] == NULL_VALUE);
     assert(code[ROOT_OP] == PROTO_MESSAGE && code[ENTRY_OP] == PROTO_MESSAGE && code[VALUE_OP] == PROTO_MESSAGE);
     for (int64_t round = 0; round < rounds; round++) {
-        seed = (uint64_t)round * 0x9E3779B97F4A7C15u + 1;
+        seed = seed_of(first + round);
         program_t program = {8, exact, constants};
         output_t *out = ka_new(layout, COLUMNS, chance(5) ? INT32_MAX : 12000 + (int64_t)chance(20000));
         assert(out != NULL);

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_kafka_group.wire import messages
+from pyspark_kafka_group.wire.config_requests import DescribeConfigs
 from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribeGroups
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.group_requests import FindCoordinator, OffsetCommit, OffsetFetch
@@ -39,6 +40,7 @@ REQUESTS: tuple[type[Request[Any]], ...] = (
     OffsetCommit,
     DescribeGroups,
     ConsumerGroupDescribe,
+    DescribeConfigs,
     DescribeProducers,
     DescribeTransactions,
     EndTransaction,

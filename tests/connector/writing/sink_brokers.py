@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pyspark_kafka_group.wire import messages
+from pyspark_kafka_group.wire.config_requests import DescribeConfigs
 from pyspark_kafka_group.wire.error_codes import error_code
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.group_requests import Coordinator
@@ -26,6 +27,7 @@ from tests.wire.fake_broker import APIS, HANG_UP, Asked, FakeBroker
 
 METADATA, PRODUCE = Metadata.api.key, messages.PRODUCE
 INIT, ADD, FIND = InitProducerId.api.key, AddPartitionsToTransaction.api.key, FindTransactionCoordinator.api.key
+CONFIGS = DescribeConfigs.api.key
 PRODUCER = InitializedProducer(0, 77, 3)
 
 _BATCH = struct.Struct(">qiibIhiqqqhii")
@@ -76,6 +78,8 @@ class SinkBrokers:
         The number of partitions.
     topic_id : str or None
         The id of the topic.
+    most_bytes : int or None
+        The largest batch that the topic takes; None if the user may not ask for it.
     leader : callable
         Returns the number of a partition's leader; -1 if it has none.
     logs : dict
@@ -89,6 +93,7 @@ class SinkBrokers:
     def __init__(self, count: int = 1, topic: str = "t", partitions: int = 1) -> None:
         self.topic, self.partitions = topic, partitions
         self.topic_id: str | None = None
+        self.most_bytes: int | None = None
         self.leader: Callable[[int], int] = lambda partition: partition % count
         self.faults: deque[Refuse | HangUp | None] = deque()
         self.logs: dict[TopicPartition, list[StoredBatch]] = {}
@@ -122,6 +127,9 @@ class SinkBrokers:
                 return self.answers[asked.api].popleft()
             if asked.api == METADATA:
                 return answers.metadata(self._metadata())
+            if asked.api == CONFIGS:
+                settings = {} if self.most_bytes is None else {"max.message.bytes": str(self.most_bytes)}
+                return answers.configs({self.topic: (0 if settings else 29, settings)})
             if asked.api == INIT:
                 return answers.initialized(PRODUCER)
             if asked.api == FIND:
@@ -174,6 +182,8 @@ class SinkBrokers:
         if found.attributes & TRANSACTIONAL and tp not in self.in_transaction:
             return error_code("INVALID_TXN_STATE")
         log = self.logs.setdefault(tp, [])
+        if self.most_bytes is not None and len(data) > self.most_bytes:
+            return error_code("MESSAGE_TOO_LARGE")
         if found.producer_id >= 0:
             if any(stored.first == found.first and stored.records == found.records for stored in log[-5:]):
                 return error_code("DUPLICATE_SEQUENCE_NUMBER")

@@ -410,6 +410,35 @@ def test_rows_of_a_partition_that_a_topic_has_no_more_are_an_error(brokers: Sink
     producer.close()
 
 
+def test_a_batch_of_a_partition_that_is_gone_is_not_tried_until_its_timeout(brokers: SinkBrokers) -> None:
+    """Regression: a kept producer retried for two minutes, and then named a leader and the replicas as the cause."""
+    brokers.partitions, brokers.topic_id = 6, "A" * 21 + "Q"
+    for broker in brokers.brokers:
+        broker.offered[METADATA] = (0, 12)
+    producer = producer_of(brokers, **{"message.timeout.ms": "60000"})
+    producer.send(rows(numbered(6), list(range(6))))
+    producer.flush()
+    brokers.partitions, brokers.topic_id = 3, "B" * 21 + "Q"
+    brokers.faults.extend([Refuse("UNKNOWN_TOPIC_OR_PARTITION")] * 9)
+    began = time.monotonic()
+    producer.send(rows(numbered(1), [5]))
+    with pytest.raises(DeliveryError, match=r"t-5: .*created again with fewer partitions"):
+        producer.flush()
+    assert time.monotonic() - began < 30
+    producer.close()
+
+
+@pytest.mark.parametrize("most", [400, 1000])
+def test_a_topic_that_takes_smaller_batches_gets_them(brokers: SinkBrokers, most: int) -> None:
+    """Regression: the first full batch failed the task, and Spark's own sink wrote it."""
+    brokers.most_bytes = most
+    producer = producer_of(brokers)
+    write(producer, numbered(500))
+    producer.close()
+    assert brokers.values() == numbered(500)
+    assert most - 50 < max(len(batch.data) for batch in brokers.logs[TopicPartition("t", 0)]) <= most
+
+
 def test_without_idempotence_batches_have_no_numbers(brokers: SinkBrokers) -> None:
     producer = producer_of(brokers, acks="1")
     write(producer, numbered(3))

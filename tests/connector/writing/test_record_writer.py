@@ -279,6 +279,15 @@ def test_rows_without_a_key_stay_in_a_partition_until_its_batch_is_taken() -> No
     assert sum(sizes) == 1000
 
 
+def test_rows_without_a_key_are_spread_while_batches_are_open() -> None:
+    """Regression: all rows of a batch of 1 MB went to one partition, so a reader had few parallel tasks."""
+    batches = Batches(writer(batch_bytes=1_000_000, a=8))
+    batches.write(arrow([row(b"x" * 1000) for _ in range(2000)]))
+    counts = [sum(records.count for records in found) for found in batches.finish().values()]
+    assert len(counts) == 8
+    assert max(counts) < 2 * 2000 / 8
+
+
 def test_each_writer_begins_with_another_random_partition() -> None:
     chosen: set[TopicPartition] = set()
     for _ in range(20):
