@@ -53,6 +53,10 @@ _Answered = Iterator[tuple[str, int, T]]
 """The error code and the answer for each transactional id."""
 
 
+FENCED_MS = 59_999
+"""The timeout of a producer that only fences.  It shows that its transactional id needs no fence again."""
+
+
 class OpenProducer(NamedTuple):
     """The producer that has a transactional id, and its epoch."""
 
@@ -138,8 +142,8 @@ class Transactions(Groups):
 
         def ask(address: Address, names: list[str], until: Deadline) -> _Answered[str]:
             for name in names:
-                # The timeout is not used: the next producer sets its own.
-                found = self._connections.ask(address, InitProducerId(name, 60_000), until)
+                # The timeout ends no transaction: the next producer sets its own.
+                found = self._connections.ask(address, InitProducerId(name, FENCED_MS), until)
                 # Then the coordinator is already aborting an open transaction.
                 passed = error_name(found.error) == _CONCURRENT
                 yield name, 0 if passed else found.error, error_name(found.error)

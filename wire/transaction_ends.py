@@ -11,12 +11,13 @@ from pyspark_kafka_group.wire.requests import Api, Request
 
 
 class TransactionState(NamedTuple):
-    """An error code, the state with Kafka's name, and the current producer of the transactional id."""
+    """An error code, the state with Kafka's name, the current producer of the transactional id, and its timeout."""
 
     error: int
     state: str
     producer_id: int
     producer_epoch: int
+    timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,9 @@ class DescribeTransactions(Request[Mapping[str, TransactionState]]):
 
         def described() -> tuple[str, TransactionState]:
             error, transactional_id, state = answer.int16(), answer.text(), answer.text()
-            answer.int32()  # the timeout
+            timeout_ms = answer.int32()
             answer.int64()  # when it began
-            found = TransactionState(error, state, answer.int64(), answer.int16())
+            found = TransactionState(error, state, answer.int64(), answer.int16(), timeout_ms)
             answer.array(topic)
             answer.end()
             return transactional_id, found

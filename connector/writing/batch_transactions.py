@@ -35,7 +35,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_kafka_group.cluster.cluster import connect
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.cluster.transactions import OpenProducer
+from pyspark_kafka_group.cluster.transactions import FENCED_MS, OpenProducer
 from pyspark_kafka_group.offsets.errors import (
     AuthenticationError,
     BrokerError,
@@ -419,8 +419,8 @@ class BatchTransactions:
         """Return the transactional ids of a decision, without those that a later batch uses by now."""
         keep = set()
         decided = self._producers(decision.transactions)
-        for (name, producer), (state, *now) in zip(decided.items(), self._states(decided), strict=True):
-            if state != _OPEN or producer == tuple(now):
+        for (name, producer), (_, *now) in zip(decided.items(), self._states(decided), strict=True):
+            if producer == tuple(now):
                 keep.add(name)
         return keep
 
@@ -437,7 +437,7 @@ class BatchTransactions:
             The producer of this driver; None for a batch job.  If another driver has taken over, this does nothing.
         """
         try:
-            left = self._listed([_OPEN, _BEGUN]) - {*keep, self._driver_id}
+            left = self._unfenced(self._listed([_OPEN, _BEGUN]) - {*keep, self._driver_id})
             if driver is not None and self._states([self._driver_id])[0][1:] != driver:
                 log.warning("Another run of the query has taken over. It ends the open transactions.")
                 return
@@ -446,6 +446,18 @@ class BatchTransactions:
                 log.warning("A transaction may stay open until its timeout: %s", text)
         except (TryAgainError, KafkaGroupError) as problem:
             log.warning("Open transactions may delay consumers until their timeout: %s", problem)
+
+    def _unfenced(self, names: Collection[str]) -> Collection[str]:
+        """Return the transactional ids whose last producer was not fenced.
+
+        A fence leaves an id as it is if it has no transaction.  Without this, the ids of failed attempts would be
+        fenced after each batch, for ever.
+        """
+        try:
+            found = self._requests.states(names, deadline=Deadline.after(_ABORT_S))
+        except TryAgainError:
+            return names  # a second fence is harmless
+        return [name for name in names if found[name].timeout_ms != FENCED_MS]
 
     def _abort(self, producers: Mapping[str, OpenProducer]) -> None:
         try:

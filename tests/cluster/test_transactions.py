@@ -47,7 +47,7 @@ LIST, INIT, FETCH = ListTransactions.api.key, InitProducerId.api.key, OffsetFetc
 ADD, WRITE = AddOffsetsToTransaction.api.key, CommitOffsetsInTransaction.api.key
 UNSTABLE = 88
 LOADING, CONCURRENT, FENCED, REFUSED = 14, 51, 90, 53
-OPEN = TransactionState(0, "Ongoing", 7, 1)
+OPEN = TransactionState(0, "Ongoing", 7, 1, 60_000)
 
 
 @pytest.fixture

@@ -313,7 +313,7 @@ def transaction_state(out: Writer, _version: int, found: TransactionState, trans
         out.int16(found.error)
         out.text(key)
         out.text(found.state)
-        out.int32(60_000)
+        out.int32(found.timeout_ms)
         out.int64(1_000)
         out.int64(found.producer_id)
         out.int16(found.producer_epoch)

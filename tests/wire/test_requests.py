@@ -247,7 +247,7 @@ def answer_of(name: str, version: int) -> st.SearchStrategy[tuple[Any, Answer]]:
         case "DescribeGroups":
             return groups_of(name, version).map(lambda found: (found, answers.classic_group(found)))
         case "DescribeTransactions":
-            states = st.builds(TransactionState, int16s, texts, int64s, int16s)
+            states = st.builds(TransactionState, int16s, texts, int64s, int16s, int32s)
             return states.map(lambda found: ({"x": found}, answers.transaction_state(found)))
         case "ListTransactions":
             return st.builds(ListedTransactions, int16s, st.lists(texts, max_size=3).map(tuple)).map(

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.cluster.transactions import Ended, OpenProducer
+from pyspark_kafka_group.cluster.transactions import FENCED_MS, Ended, OpenProducer
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, SinkTransactionError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.error_codes import error_code
@@ -23,6 +23,7 @@ from pyspark_kafka_group.writing.row_digest import RowDigest
 
 EXACTLY_ONCE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "delivery": "exactly-once"}
 OPEN, COMMITTED, ABORTED, EMPTY = "Ongoing", "CompleteCommit", "CompleteAbort", "Empty"
+TIMEOUT_MS = 900_000
 DRIVER = "kafka-group-sink-q-driver"
 ROW = RowDigest(1, 7)
 
@@ -41,14 +42,14 @@ class Coordinator:
         self.failure: Exception | None = None
 
     def open(self, task: int, slot: int = 0, *, epoch: int = 1) -> Transaction:
-        self.transactions[f"kafka-group-sink-q-{task}-{slot}"] = TransactionState(0, OPEN, task, epoch)
+        self.transactions[f"kafka-group-sink-q-{task}-{slot}"] = TransactionState(0, OPEN, task, epoch, TIMEOUT_MS)
         return Transaction(task, slot, task, epoch)
 
     def states_now(self) -> list[str]:
         return [found.state for name, found in self.transactions.items() if name != DRIVER]
 
     def states(self, transactional_ids: Collection[str], **_: Any) -> dict[str, TransactionState]:
-        unknown = TransactionState(105, "", -1, -1)
+        unknown = TransactionState(105, "", -1, -1, 0)
         return {name: self.transactions.get(name, unknown) for name in transactional_ids}
 
     def end(self, producers: Mapping[str, OpenProducer], *, commit: bool, **_: Any) -> Ended:
@@ -79,12 +80,14 @@ class Coordinator:
         for name in transactional_ids:
             found = self.transactions[name]
             state = ABORTED if found.state == OPEN else found.state
-            self.transactions[name] = found._replace(state=state, producer_epoch=found.producer_epoch + 1)
+            self.transactions[name] = found._replace(
+                state=state, producer_epoch=found.producer_epoch + 1, timeout_ms=FENCED_MS
+            )
         return {}
 
     def take_over(self, transactional_id: str, _timeout_ms: int, **_: Any) -> OpenProducer:
         epoch = self.transactions[transactional_id].producer_epoch + 1 if transactional_id in self.transactions else 0
-        self.transactions[transactional_id] = TransactionState(0, EMPTY, 1000, epoch)
+        self.transactions[transactional_id] = TransactionState(0, EMPTY, 1000, epoch, 20_000)
         self.pending = {}
         return OpenProducer(1000, epoch)
 
@@ -253,10 +256,16 @@ def test_what_nobody_commits_is_aborted(coordinator: Coordinator, transactions: 
     made = coordinator.open(0, slot=1)
     coordinator.open(0)
     coordinator.open(7, slot=4)
-    coordinator.transactions["kafka-group-sink-q-9-0"] = TransactionState(0, EMPTY, 9, 3)
+    coordinator.transactions["kafka-group-sink-q-9-0"] = TransactionState(0, EMPTY, 9, 3, TIMEOUT_MS)
     transactions.commit([message(made)], 3)
     assert coordinator.states_now() == [COMMITTED, ABORTED, ABORTED, EMPTY]
     assert coordinator.transactions["kafka-group-sink-q-9-0"].producer_epoch == 4
+    # Regression: each batch fenced the unused ids of failed attempts again.
+    transactions.commit([message(coordinator.open(0, slot=1))], 4)
+    assert coordinator.transactions["kafka-group-sink-q-9-0"].producer_epoch == 4
+    coordinator.transactions["kafka-group-sink-q-9-0"] = TransactionState(0, EMPTY, 9, 5, TIMEOUT_MS)
+    transactions.commit([message(coordinator.open(0, slot=1))], 5)
+    assert coordinator.transactions["kafka-group-sink-q-9-0"].producer_epoch == 6, "another attempt has taken it"
 
 
 @pytest.mark.parametrize("failure", [TryAgainError("no answer"), BrokerError("no")])
@@ -392,6 +401,18 @@ def test_a_later_batch_with_the_ids_of_the_last_decision_is_aborted(
     assert coordinator.states_now() == [ABORTED, COMMITTED]
 
 
+def test_a_task_that_has_begun_and_sent_nothing_is_fenced_after_a_failed_batch(
+    coordinator: Coordinator, transactions: BatchTransactions
+) -> None:
+    """Regression: it sent its records later, and readers of committed records waited for its timeout."""
+    transactions.commit([message(coordinator.open(0)), message(coordinator.open(1))], 3)
+    begun = TransactionState(0, EMPTY, 0, 2, TIMEOUT_MS)
+    coordinator.transactions["kafka-group-sink-q-0-0"] = begun
+    transactions.abort_all(stream=True)
+    assert coordinator.transactions["kafka-group-sink-q-0-0"].producer_epoch == 3
+    assert coordinator.transactions["kafka-group-sink-q-1-0"].producer_epoch == 1
+
+
 def test_a_driver_that_another_one_has_replaced_leaves_its_transactions_alone(
     coordinator: Coordinator, transactions: BatchTransactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -413,7 +434,7 @@ def test_a_driver_that_another_one_has_replaced_leaves_its_transactions_alone(
 def test_a_task_takes_no_transaction_that_is_open(coordinator: Coordinator, transactions: BatchTransactions) -> None:
     coordinator.open(5, slot=1)
     coordinator.open(5, slot=2)
-    coordinator.transactions["kafka-group-sink-q-5-3"] = TransactionState(0, COMMITTED, 5, 8)
+    coordinator.transactions["kafka-group-sink-q-5-3"] = TransactionState(0, COMMITTED, 5, 8, TIMEOUT_MS)
     assert [transactions.free_slot(5, attempt) for attempt in range(4)] == [(0, -1), (3, 8), (3, 8), (3, 8)]
 
 
