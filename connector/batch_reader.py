@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_kafka_group.formats.batches import TypedReading
+    from pyspark_kafka_group.where.filtering import RowFilter
 
 
 @dataclass
@@ -47,13 +48,18 @@ class KafkaGroupBatchReader(SentToWorkers, DataSourceReader):
         The parsed options.
     typed : TypedReading or None
         How keys and values are decoded; None if they stay bytes.
+    where : RowFilter or None
+        Which records become rows; None for all.
     load : str
         The id of the ``load()``.
     """
 
-    def __init__(self, settings: BatchSettings, typed: TypedReading | None, *, load: str) -> None:
+    def __init__(
+        self, settings: BatchSettings, typed: TypedReading | None, where: RowFilter | None = None, *, load: str
+    ) -> None:
         self._settings = settings
         self._typed = typed
+        self._where = where
         self._load = load
 
     def partitions(self) -> list[InputPartition]:
@@ -88,4 +94,11 @@ class KafkaGroupBatchReader(SentToWorkers, DataSourceReader):
         options = ReadOptions(
             columns=settings.columns, fail_on_data_loss=settings.fail_on_data_loss, timeout_s=settings.poll_timeout_s
         )
-        return read_task(partition.ranges, options, self._typed, settings.properties, settings.reader_name)
+        return read_task(
+            partition.ranges,
+            options,
+            self._typed,
+            self._where,
+            properties=settings.properties,
+            reader_name=settings.reader_name,
+        )

@@ -16,10 +16,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_kafka_group.formats.batches import TypedReading
+    from pyspark_kafka_group.where.filtering import RowFilter
 
 
 def read_task(
-    ranges: Task, options: ReadOptions, typed: TypedReading | None, properties: Mapping[str, str], reader_name: str
+    ranges: Task,
+    options: ReadOptions,
+    typed: TypedReading | None,
+    where: RowFilter | None,
+    *,
+    properties: Mapping[str, str],
+    reader_name: str,
 ) -> Iterator[pa.RecordBatch]:
     """Read the ranges of one task.  Without ranges, only prepare the worker.
 
@@ -31,6 +38,8 @@ def read_task(
         How to read them, and the columns of the rows.
     typed : TypedReading or None
         How keys and values are decoded; None if they stay bytes.
+    where : RowFilter or None
+        Which records become rows; None for all.
     properties : mapping of str to str
         The user's ``kafka.*`` properties, without the prefix.
     reader_name : str
@@ -41,8 +50,12 @@ def read_task(
     if not ranges:
         get_ready(config)
         return iter(())
+    columns = options.columns if typed is None else typed.columns
+    if where is not None:
+        columns = where.columns_to_read(columns)
+    batches = read_ranges(config, ranges, replace(options, columns=columns))
     if typed is None:
-        return read_ranges(config, ranges, options)
+        return batches if where is None else where.rows(batches, options.columns)
     # Deliberate: not at the top.  A query that reads bytes does not need it, and few queries write dead letters.
     from pyspark_kafka_group.formats.batches import decoded
 
@@ -51,4 +64,4 @@ def read_task(
         from pyspark_kafka_group.writing.dead_letters import DeadLetters
 
         send = DeadLetters(properties, typed.formats.dead_letter_topic, f"{reader_name}-dead-letters").send
-    return decoded(read_ranges(config, ranges, replace(options, columns=typed.columns)), typed, send)
+    return decoded(batches, typed, send, where)

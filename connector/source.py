@@ -29,6 +29,7 @@ from pyspark_kafka_group.stream_reader import StreamReader
 if TYPE_CHECKING:
     from pyspark_kafka_group.formats.batches import TypedReading
     from pyspark_kafka_group.options.batch_settings import BatchSettings
+    from pyspark_kafka_group.where.filtering import RowFilter
 
 # Deliberate: most modules are imported where they are needed.  Spark imports this one in each of its processes for a
 # query, also in the executors' workers.
@@ -81,10 +82,13 @@ class KafkaGroupDataSource(DataSource):
 
         settings = parse_either(self.options)
         if settings.formats is None:
-            return spark_schema(settings.columns)
-        from pyspark_kafka_group.formats.planning import typed_schema
+            schema = spark_schema(settings.columns)
+        else:
+            from pyspark_kafka_group.formats.planning import typed_schema
 
-        return typed_schema(settings.columns, settings.formats)
+            schema = typed_schema(settings.columns, settings.formats)
+        _row_filter(settings, schema)
+        return schema
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader that has not joined the group yet.  Spark calls this in two processes for each query.
@@ -99,7 +103,12 @@ class KafkaGroupDataSource(DataSource):
         settings = parse(self.options)
         # Deliberate: not the id of the instance.  Spark Connect makes an instance for each place where a query uses one
         # load(), so only the options show that two sources read the same.
-        return _stream_reader()(settings, _typed(settings, schema), fingerprint=_fingerprint(self.options))
+        return _stream_reader()(
+            settings,
+            _typed(settings, schema),
+            _row_filter(settings, schema),
+            fingerprint=_fingerprint(self.options),
+        )
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader that has not connected to the cluster yet.
@@ -134,7 +143,7 @@ class KafkaGroupDataSource(DataSource):
         from pyspark_kafka_group.options.batch_settings import parse_batch
 
         settings = parse_batch(self.options)
-        return KafkaGroupBatchReader(settings, _typed(settings, schema), load=self._load)
+        return KafkaGroupBatchReader(settings, _typed(settings, schema), _row_filter(settings, schema), load=self._load)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch job.
@@ -200,6 +209,15 @@ def _typed(settings: Settings | BatchSettings, schema: StructType) -> TypedReadi
     from pyspark_kafka_group.formats.batches import typed_reading
 
     return typed_reading(settings.formats, settings.columns, schema)
+
+
+def _row_filter(settings: Settings | BatchSettings, schema: StructType) -> RowFilter | None:
+    """Return the parsed option ``where``."""
+    if settings.where is None:
+        return None
+    from pyspark_kafka_group.where.filtering import row_filter
+
+    return row_filter(settings.where, schema)
 
 
 def _check_schema(schema: StructType, own: StructType) -> None:

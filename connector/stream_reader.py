@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark_kafka_group.formats.batches import TypedReading
     from pyspark_kafka_group.query.query import Query
+    from pyspark_kafka_group.where.filtering import RowFilter
 
 Json = dict[str, Any]
 
@@ -72,6 +73,8 @@ class StreamReader(SentToWorkers, DataSourceStreamReader):
         The parsed options.
     typed : TypedReading or None
         How keys and values are decoded; None if they stay bytes.
+    where : RowFilter or None
+        Which records become rows; None for all.
     fingerprint : str
         Identifies the options.  All sources that Spark makes of one ``load()`` have the same one.
     """
@@ -79,9 +82,17 @@ class StreamReader(SentToWorkers, DataSourceStreamReader):
     joins_sources = True
     patient = False
 
-    def __init__(self, settings: Settings, typed: TypedReading | None = None, *, fingerprint: str = "") -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        typed: TypedReading | None = None,
+        where: RowFilter | None = None,
+        *,
+        fingerprint: str = "",
+    ) -> None:
         self._settings = settings
         self._typed = typed
+        self._where = where
         self._fingerprint = fingerprint
         self._created_at = time.monotonic()  # before Spark calls any source of the query
         self._query: Query | None = None
@@ -162,4 +173,6 @@ class StreamReader(SentToWorkers, DataSourceStreamReader):
             fail_on_data_loss=group.start.fail_on_data_loss,
             timeout_s=settings.poll_timeout_s,
         )
-        return read_task(partition.ranges, options, self._typed, group.properties, group.group_id)
+        return read_task(
+            partition.ranges, options, self._typed, self._where, properties=group.properties, reader_name=group.group_id
+        )

@@ -17,6 +17,7 @@ from pyspark_kafka_group.stream_reader import StreamReader
 
 if TYPE_CHECKING:
     from pyspark_kafka_group.formats.batches import TypedReading
+    from pyspark_kafka_group.where.filtering import RowFilter
 
 Json = dict[str, Any]
 
@@ -34,10 +35,17 @@ class OlderStreamReader(StreamReader):
     # for a minute.  But its Python workers start only then, and other sources of the same query wait with it.
     patient = True
 
-    def __init__(self, settings: Settings, typed: TypedReading | None = None, *, fingerprint: str = "") -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        typed: TypedReading | None = None,
+        where: RowFilter | None = None,
+        *,
+        fingerprint: str = "",
+    ) -> None:
         # Deliberate: no warm-up.  A trigger that runs once looks like any other here, and would run only the empty
         # batch.
-        super().__init__(replace(settings, warm_up=False), typed, fingerprint=fingerprint)
+        super().__init__(replace(settings, warm_up=False), typed, where, fingerprint=fingerprint)
         self._order = CallOrder()
 
     # Spark makes a new process for each run of a query, and unpickles the reader there or makes it anew.  So the order

@@ -17,6 +17,7 @@
     │   ├── OffsetFormatError       an offset of the checkpoint cannot be read
     │   ├── ReadTimeoutError        an executor waited too long for records
     │   ├── MalformedRecordError    a key or a value does not match its format
+    │   ├── ConditionError          the condition of the option where fails for a record
     │   ├── RecordBatchTooLargeError  a record batch is too large for an executor
     │   └── UnexpectedRecordError   the client delivered a wrong record: a bug
     └── GroupError                  the cluster or the group refuses a request
@@ -521,6 +522,33 @@ class MalformedRecordError(DataError):
             offset=offset,
             column=column,
             reason=reason,
+        )
+
+
+class ConditionError(DataError):
+    """The condition of the option ``where`` fails for a record: a cast, an overflow, or a division by zero.
+
+    Attributes
+    ----------
+    topic, partition, offset : str, int, int
+        The record.
+    condition : str
+        The option.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    condition: str
+
+    def __init__(self, *, topic: str, partition: int, offset: int, condition: str) -> None:
+        super().__init__(
+            f"{topic}-{partition}: the option 'where' fails for the record at offset {offset}: a cast, an overflow or "
+            f"a division by zero in {condition!r}. Use TRY_CAST, or exclude such records before that part with AND.",
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            condition=condition,
         )
 
 

@@ -23,6 +23,8 @@ from pyspark_kafka_group.options.format_settings import MALFORMED_COLUMN, Format
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyspark_kafka_group.where.filtering import RowFilter, RowTest
+
 Reasons = dict[int, dict[str, str]]
 """The reasons why values are malformed, by row and column."""
 
@@ -52,11 +54,19 @@ class BatchDecoder:
         The options about formats.
     send : callable or None
         Writes dead letters and waits until Kafka has them.  Required for that policy.
+    where : RowFilter or None
+        Which records become rows; None for all.
     """
 
     def __init__(
-        self, schema: t.StructType, plans: tuple[ColumnPlan, ...], formats: Formats, send: SendLetters | None = None
+        self,
+        schema: t.StructType,
+        plans: tuple[ColumnPlan, ...],
+        formats: Formats,
+        send: SendLetters | None = None,
+        where: RowFilter | None = None,
     ) -> None:
+        self._where = where
         self._schema = to_arrow(schema)
         self._policy = formats.on_malformed
         self._send = send
@@ -96,14 +106,21 @@ class BatchDecoder:
 
         columns: dict[str, pa.Array] = {}
         reasons: Reasons = {}
+        test = None if self._where is None else self._where.test()
+        if test is not None:
+            batch = self._wanted(test, batch, columns, reasons)
         for name, decoder in self._decoders.items():
             columns[name], malformed = self._column(decoder, name, batch.column(name))
             for row, reason in malformed.items():
                 reasons.setdefault(row, {})[name] = reason
-        if reasons and self._policy is OnMalformed.FAIL:
-            raise _error(batch, reasons)
+            if test is not None:
+                batch = self._wanted(test, batch, columns, reasons)
         if self._policy is OnMalformed.NULL:
             columns[MALFORMED_COLUMN] = _texts(reasons, batch.num_rows)
+            if test is not None:
+                batch = self._wanted(test, batch, columns, reasons)
+        if reasons and self._policy is OnMalformed.FAIL:
+            raise _error(batch, reasons)
         arrays = [columns[name] if name in columns else batch.column(name) for name in self._schema.names]
         found = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         if reasons and self._policy is OnMalformed.DEAD_LETTER:
@@ -111,6 +128,28 @@ class BatchDecoder:
             self._send(batch, {row: _text(found) for row, found in reasons.items()})
             found = found.filter(pa.array([row not in reasons for row in range(batch.num_rows)]))
         return found
+
+    def _wanted(
+        self, test: RowTest, batch: pa.RecordBatch, columns: dict[str, pa.Array], reasons: Reasons
+    ) -> pa.RecordBatch:
+        """Test the parts of the condition whose columns are there.  Drop rows from the batch, columns and reasons."""
+        there = {name: batch.column(name) for name in batch.schema.names if name not in self._decoders} | columns
+        malformed: dict[str, list[int]] = {}
+        if self._policy is not OnMalformed.NULL:
+            for row, found in reasons.items():
+                for name in found:
+                    malformed.setdefault(name, []).append(row)
+        mask = test.step(there, batch.num_rows, malformed)
+        if mask is None:
+            return batch
+        for name, values in columns.items():
+            columns[name] = values.filter(mask)
+        if reasons:
+            kept = [row for row, keep in enumerate(mask.to_pylist()) if keep]
+            left = {new: reasons[old] for new, old in enumerate(kept) if old in reasons}
+            reasons.clear()
+            reasons.update(left)
+        return batch.filter(mask)
 
     def _column(self, decoder: Decoder, name: str, values: pa.BinaryArray) -> Decoded:
         """Decode a column.  A single record that is too large is malformed."""
@@ -201,10 +240,10 @@ def typed_reading(formats: Formats, columns: tuple[str, ...], schema: t.StructTy
 
 
 def decoded(
-    batches: Iterator[pa.RecordBatch], typed: TypedReading, send: SendLetters | None
+    batches: Iterator[pa.RecordBatch], typed: TypedReading, send: SendLetters | None, where: RowFilter | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Decode the batches of a task, which have the columns ``typed.columns``.  See `BatchDecoder` for `send`."""
-    decoder = BatchDecoder(typed.schema, typed.plans, typed.formats, send)
+    """Decode the batches of a task, which have at least the columns ``typed.columns``.  See `BatchDecoder`."""
+    decoder = BatchDecoder(typed.schema, typed.plans, typed.formats, send, where)
     if isinstance(batches, Generator):
         with closing(batches):
             yield from decoder.decode(batches)

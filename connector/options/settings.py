@@ -37,12 +37,15 @@ class ReadSettings:
         The option ``kafkaConsumer.pollTimeoutMs``, in seconds.
     formats : Formats or None
         The formats of keys and values; None if both are bytes.
+    where : str or None
+        The option ``where``.
     """
 
     columns: tuple[str, ...]
     sizes: TaskSizes
     poll_timeout_s: float
     formats: Formats | None = None
+    where: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +112,7 @@ def read_settings(parsed: ParsedOptions, read: Strategy) -> dict[str, Any]:
         ),
         "poll_timeout_s": parsed["kafkaConsumer.pollTimeoutMs"] / 1000,
         "formats": formats_of(parsed, columns, read),
+        "where": parsed["where"],
     }
 
 

@@ -198,6 +198,14 @@ OPTIONS: tuple[Option, ...] = (
         "query does not use: this saves time, because Spark does not pass this information to a Python source.",
     ),
     Option(
+        name="where",
+        kind="condition in Spark's SQL",
+        default=None,
+        parse=parsers.not_blank,
+        doc="Which records become rows, for example key = 'eu' AND value.amount > 10. The reader drops the other ones "
+        "before Spark sees them, which is faster than df.where(...). They count as read. See [where](where.md).",
+    ),
+    Option(
         name="maxOffsetsPerTrigger",
         kind="number of records",
         default=None,

@@ -215,6 +215,11 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
         "schema, or set malformedRecords=null or malformedRecords=deadLetter for such records.",
     ),
     (
+        errors.ConditionError(topic="orders", partition=3, offset=5, condition="10 / n > 1"),
+        "orders-3: the option 'where' fails for the record at offset 5: a cast, an overflow or a division by zero in "
+        "'10 / n > 1'. Use TRY_CAST, or exclude such records before that part with AND.",
+    ),
+    (
         errors.MissingDependencyError("fastavro", "/usr/bin/python3", extra="avro"),
         "The package 'fastavro' is missing from the Python that Spark uses for data sources (/usr/bin/python3). Run "
         "`pip install 'pyspark-kafka-group[avro]'` there, or point PYSPARK_PYTHON (or spark.pyspark.python) at the "

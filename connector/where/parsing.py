@@ -1,0 +1,489 @@
+"""Parses a condition on the driver, checks it, and decides the types as Spark does.
+
+`sqlglot` parses Spark's SQL.  Only a small part of it is accepted; every other part is an error that names the part.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_kafka_group.offsets.errors import MissingDependencyError, OptionError
+from pyspark_kafka_group.where import expressions as e
+from pyspark_kafka_group.where.patterns import PatternError, of_like, of_rlike
+
+Tree: TypeAlias = Any
+"""A node of sqlglot's."""
+
+MAX_LENGTH = 10_000
+"""The longest condition, in characters."""
+
+SUPPORTED = (
+    "Use comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, RLIKE, CAST and TRY_CAST of text to a number, "
+    "substring, exists on headers, and arithmetic. Filter by anything else with df.where(...)."
+)
+
+
+class _UnsupportedError(Exception):
+    """A part of the condition is not supported."""
+
+
+def parse_condition(text: str, schema: Mapping[str, pa.DataType]) -> e.Expression:
+    """Return the checked condition of a text.
+
+    Parameters
+    ----------
+    text : str
+        The option ``where``, in Spark's SQL.
+    schema : mapping of str to pyarrow.DataType
+        The types of the columns.
+
+    Raises
+    ------
+    OptionError
+        If the condition cannot be parsed, or if a part of it is not supported.
+    MissingDependencyError
+        If ``sqlglot`` is not installed.
+    """
+    if len(text) > MAX_LENGTH:
+        raise OptionError("where", f"it has {len(text)} characters.", f"Write at most {MAX_LENGTH}.")
+    try:
+        return _Typing(schema).condition(_tree(text))
+    except RecursionError:
+        raise OptionError("where", "it is nested too deeply.", "Write fewer parentheses.") from None
+    except _UnsupportedError as problem:
+        raise OptionError("where", f"{problem}.", SUPPORTED) from None
+
+
+def _tree(text: str) -> Tree:
+    try:
+        import sqlglot
+    except ModuleNotFoundError:
+        import sys
+
+        raise MissingDependencyError("sqlglot", sys.executable, extra="where") from None
+    from sqlglot.errors import SqlglotError
+
+    try:
+        trees = sqlglot.parse(text, read="spark")
+    except SqlglotError as problem:
+        where = getattr(problem, "errors", None)
+        near = f" near {where[0]['highlight']!r}" if where and where[0].get("highlight") else ""
+        raise OptionError("where", f"it is not a condition in Spark's SQL{near}.", "Correct it.") from None
+    if len(trees) != 1 or trees[0] is None:
+        raise OptionError("where", "it is not one condition.", "Write one, such as key = 'eu'.")
+    return trees[0]
+
+
+_NULL = pa.null()
+_BOOL = pa.bool_()
+_CASTS: dict[str, pa.DataType] = {
+    "TEXT": pa.string(),
+    "VARCHAR": pa.string(),
+    "BINARY": pa.binary(),
+    "VARBINARY": pa.binary(),
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+}
+_SPARK = {"string": "STRING", "int8": "TINYINT", "int16": "SMALLINT", "int32": "INT", "int64": "BIGINT"}
+_SPARK |= {"bool": "BOOLEAN", "date32[day]": "DATE", "timestamp[us, tz=UTC]": "TIMESTAMP"}
+_EXACT = pa.decimal256(76, 38)
+_DIGITS = re.compile(r"[0-9]+")
+_EXPONENT = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+")
+
+
+def _name(kind: pa.DataType) -> str:
+    return _SPARK.get(str(kind), str(kind).upper())
+
+
+class _Typing:
+    """Gives a parsed condition its types."""
+
+    def __init__(self, schema: Mapping[str, pa.DataType]) -> None:
+        self._schema = dict(schema)
+
+    def condition(self, tree: Tree) -> e.Expression:
+        typed = self.of(tree)
+        return self._boolean(typed, tree)
+
+    def of(self, tree: Tree) -> e.Expression:
+        """Return the typed expression of a tree."""
+        kind = type(tree).__name__
+        # Deliberate: an argument that is not expected, such as a modifier of a later version of sqlglot, is refused.
+        known = {"this", "expression", *_ARGUMENTS.get(kind, ())}
+        if kind not in _BUILDERS or {name for name, value in tree.args.items() if value} - known:
+            raise _UnsupportedError(f"{_sql(tree)} is not supported")
+        return _BUILDERS[kind](self, tree)
+
+    def _boolean(self, typed: e.Expression, tree: Tree) -> e.Expression:
+        if typed.type == _NULL:
+            return e.Literal(_BOOL, None)
+        if typed.type != _BOOL:
+            raise _UnsupportedError(f"{_sql(tree)} is {_name(typed.type)}, not a condition")
+        return typed
+
+    def logic(self, tree: Tree) -> e.Expression:
+        sides = [self._boolean(self.of(side), side) for side in (tree.left, tree.right)]
+        return (e.And if type(tree).__name__ == "And" else e.Or)(_BOOL, *sides)
+
+    def negated(self, tree: Tree) -> e.Expression:
+        return e.Not(_BOOL, self._boolean(self.of(tree.this), tree.this))
+
+    def paren(self, tree: Tree) -> e.Expression:
+        return self.of(tree.this)
+
+    def column(self, tree: Tree) -> e.Expression:
+        return self._field([part.name for part in tree.parts], tree)
+
+    def dot(self, tree: Tree) -> e.Expression:
+        path: list[str] = []
+        part = tree
+        while type(part).__name__ == "Dot" and type(part.expression).__name__ == "Identifier":
+            path.insert(0, part.expression.name)
+            part = part.this
+        if type(part).__name__ not in ("Identifier", "Column"):
+            raise _UnsupportedError(f"{_sql(tree)} is not supported")
+        first = [part.name] if type(part).__name__ == "Identifier" else [one.name for one in part.parts]
+        return self._field(first + path, tree)
+
+    def variable(self, tree: Tree) -> e.Expression:
+        return self._field([tree.name], tree)
+
+    def _field(self, path: list[str], tree: Tree) -> e.Expression:
+        kinds: Mapping[str, pa.DataType] = self._schema
+        names: list[str] = []
+        kind = _NULL
+        for name in path:
+            found = [known for known in kinds if known.lower() == name.lower()]
+            if len(found) != 1:
+                problem = "is ambiguous" if found else "does not exist"
+                raise _UnsupportedError(
+                    f"{_sql(tree)} {problem}: there is {', '.join(sorted(kinds)) or 'no field in it'}"
+                )
+            names.append(found[0])
+            kind = kinds[found[0]]
+            kinds = {field.name: field.type for field in kind} if pa.types.is_struct(kind) else {}
+        return e.Column(kind, tuple(names))
+
+    def literal(self, tree: Tree) -> e.Expression:
+        text: str = tree.this
+        if tree.is_string:
+            return e.Literal(pa.string(), text.encode())
+        if _DIGITS.fullmatch(text) and len(text) <= 19 and int(text) < 1 << 63:
+            return e.Literal(pa.int32() if int(text) < 1 << 31 else pa.int64(), int(text))
+        if _EXPONENT.fullmatch(text):
+            return e.Literal(pa.float64(), float(text))
+        return self._decimal(text, tree)
+
+    def _decimal(self, text: str, tree: Tree) -> e.Expression:
+        number = Decimal(text)
+        _, digits, exponent = number.as_tuple()
+        assert isinstance(exponent, int)
+        scale = max(-exponent, 0)
+        if len(digits) > 38 or scale > 38:
+            raise _UnsupportedError(f"{_sql(tree)} has more than 38 digits")
+        return e.Literal(pa.decimal128(max(len(digits), scale, 1), scale), number)
+
+    def hexadecimal(self, tree: Tree) -> e.Expression:
+        digits = tree.this
+        return e.Literal(pa.binary(), bytes.fromhex("0" * (len(digits) % 2) + digits))
+
+    def truth(self, tree: Tree) -> e.Expression:
+        return e.Literal(_BOOL, tree.this)
+
+    def null(self, tree: Tree) -> e.Expression:
+        return e.Literal(_NULL, None)
+
+    def comparison(self, tree: Tree) -> e.Expression:
+        return self._compared(_COMPARISONS[type(tree).__name__], self.of(tree.left), self.of(tree.right), tree)
+
+    def _compared(self, operator: str, left: e.Expression, right: e.Expression, tree: Tree) -> e.Expression:
+        if operator in (">", ">="):
+            # Deliberate: not by exchanging the sides, because the left one may decide that the right one cannot fail.
+            inner = self._compared("<=" if operator == ">" else "<", left, right, tree)
+            return e.Not(_BOOL, inner)
+        if operator in ("<>", "is distinct"):
+            return e.Not(_BOOL, self._compared("=" if operator == "<>" else "<=>", left, right, tree))
+        return e.Compare(_BOOL, *self._alike(left, right, tree), operator)
+
+    def _alike(self, left: e.Expression, right: e.Expression, tree: Tree) -> tuple[e.Expression, e.Expression]:
+        """Return two values in the type in which Spark compares them."""
+        kind = _common(left.type, right.type)
+        if kind is None:
+            raise _UnsupportedError(
+                f"{_sql(tree)} compares {_name(left.type)} with {_name(right.type)}, which is not supported: cast one"
+            )
+        return _widened(left, kind), _widened(right, kind)
+
+    def inside(self, tree: Tree) -> e.Expression:
+        listed = tree.expressions
+        if not listed:
+            raise _UnsupportedError(f"{_sql(tree)} has no list of constants")
+        of, values = self.of(tree.this), [self.of(one) for one in listed]
+        kind = of.type
+        for value, one in zip(values, listed, strict=True):
+            if not isinstance(value, e.Literal):
+                raise _UnsupportedError(f"{_sql(one)} in a list is not a constant")
+            found = _common(kind, value.type)
+            if found is None:
+                raise _UnsupportedError(f"{_sql(tree)} compares {_name(kind)} with {_name(value.type)}: cast one")
+            kind = found
+        constants = [_widened(value, kind) for value in values]
+        return e.In(_BOOL, _widened(of, kind), tuple(one.value for one in constants if isinstance(one, e.Literal)))
+
+    def between(self, tree: Tree) -> e.Expression:
+        of, low, high = (self.of(tree.args[name]) for name in ("this", "low", "high"))
+        return e.And(_BOOL, self._compared(">=", of, low, tree), self._compared("<=", of, high, tree))
+
+    def is_(self, tree: Tree) -> e.Expression:
+        of = self.of(tree.this)
+        match self.of(tree.expression):
+            case e.Literal(type=kind) if kind == _NULL:
+                return e.IsNull(_BOOL, of)
+            case e.Literal(value=bool()) as wanted:
+                return e.Compare(_BOOL, self._boolean(of, tree.this), wanted, "<=>")
+        raise _UnsupportedError(f"{_sql(tree)} is not supported")
+
+    def like(self, tree: Tree, escape: str = "\\") -> e.Expression:
+        of = self.of(tree.this)
+        pattern = self._text_of(tree.expression)
+        found = self._matches(of, lambda: of_like(pattern, escape), tree)
+        return e.Not(_BOOL, found) if tree.args.get("negate") else found
+
+    def escaped(self, tree: Tree) -> e.Expression:
+        escape = self._text_of(tree.expression)
+        if type(tree.this).__name__ != "Like" or len(escape) != 1:
+            raise _UnsupportedError(f"{_sql(tree)} is not supported")
+        return self.like(tree.this, escape)
+
+    def rlike(self, tree: Tree) -> e.Expression:
+        pattern = self._text_of(tree.expression)
+        return self._matches(self.of(tree.this), lambda: of_rlike(pattern), tree)
+
+    def _matches(self, of: e.Expression, translate: Callable[[], str], tree: Tree) -> e.Expression:
+        if not _is_text(of.type):
+            raise _UnsupportedError(f"{_sql(tree)} needs text, not {_name(of.type)}")
+        try:
+            pattern = translate()
+            pc.match_substring_regex(pa.array([""]), pattern)
+        except PatternError as problem:
+            raise _UnsupportedError(f"{_sql(tree)}: {problem}") from None
+        except pa.ArrowInvalid:
+            raise _UnsupportedError(f"{_sql(tree)}: the pattern is not valid, or too large") from None
+        return e.Matches(_BOOL, of, pattern)
+
+    def _text_of(self, tree: Tree) -> str:
+        found = self.of(tree)
+        if not isinstance(found, e.Literal) or found.type != pa.string():
+            raise _UnsupportedError(f"{_sql(tree)} is not a constant text")
+        return str(found.value, "utf-8")
+
+    def substring(self, tree: Tree) -> e.Expression:
+        of = self.of(tree.this)
+        if not _is_text(of.type):
+            raise _UnsupportedError(f"{_sql(tree)} needs text, not {_name(of.type)}")
+        numbers = [self.of(part) for name in ("start", "length") if (part := tree.args.get(name)) is not None]
+        values = [one.value for one in numbers if isinstance(one, e.Literal) and one.type == pa.int32()]
+        if len(values) != len(numbers) or not values:
+            raise _UnsupportedError(f"{_sql(tree)} needs constant positions")
+        return e.Substring(of.type, of, values[0], values[1] if len(values) > 1 else None)
+
+    def exists(self, tree: Tree) -> e.Expression:
+        body = tree.args.get("expression")
+        of = self.of(tree.this)
+        if type(body).__name__ != "Lambda" or len(body.expressions) != 1 or not pa.types.is_list(of.type):
+            raise _UnsupportedError(f"{_sql(tree)} is not exists(headers, h -> ...)")
+        name = body.expressions[0].name
+        if name in self._schema:
+            raise _UnsupportedError(f"{_sql(tree)}: {name} is a column. Give the variable another name")
+        inner = _Typing({**self._schema, name: of.type.value_type})
+        return e.Exists(_BOOL, of, name, inner.condition(body.this))
+
+    def cast(self, tree: Tree) -> e.Expression:
+        to = tree.args["to"]
+        # sqlglot parses CAST of Spark as TryCast, too.
+        null_if_wrong = type(tree).__name__ == "TryCast" and bool(tree.args.get("safe"))
+        constant = self._dated(tree.this, to) or self._exact(tree.this, to)
+        if constant is not None:
+            return constant
+        of, kind = self.of(tree.this), _CASTS.get(to.this.name if to.this is not None else "")
+        if kind is None or to.expressions:
+            raise _UnsupportedError(f"a cast to {_sql(to)} is not supported")
+        if of.type == _NULL:
+            return e.Literal(kind, None)
+        if of.type == kind or (_is_text(of.type) and _is_text(kind)) or _is_wider(of.type, kind):
+            return _widened(of, kind)
+        narrow = pa.types.is_integer(of.type) and pa.types.is_integer(kind)
+        number = of.type == pa.string() and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
+        if narrow or number:
+            if isinstance(of, e.Literal) and narrow:  # 10Y: the suffix of a small integer
+                low, high = e._limits(kind)
+                if of.value is not None and low <= of.value <= high:
+                    return e.Literal(kind, of.value)
+            return e.Cast(kind, of, null_if_wrong)
+        if of.type == pa.binary():
+            raise _UnsupportedError(f"{_sql(tree)} casts bytes: write CAST(CAST(... AS STRING) AS {_name(kind)})")
+        raise _UnsupportedError(f"a cast from {_name(of.type)} to {_name(kind)} is not supported")
+
+    def _dated(self, tree: Tree, to: Tree) -> e.Expression | None:
+        """Return a constant of DATE or TIMESTAMP."""
+        target = to.this.name
+        if target not in ("DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ"):
+            return None
+        found = self.of(tree)
+        if not isinstance(found, e.Literal) or found.type != pa.string():
+            raise _UnsupportedError(f"{_sql(tree)} cannot be cast to {target}: only constants can")
+        text = str(found.value, "utf-8").strip()
+        try:
+            if target == "DATE":
+                return e.Literal(pa.date32(), datetime.date.fromisoformat(text))
+            moment = datetime.datetime.fromisoformat(text)
+        except ValueError:
+            raise _UnsupportedError(f"{text!r} is not a {target} such as 2026-01-31 12:00:00Z") from None
+        if moment.tzinfo is None:
+            raise _UnsupportedError(f"{text!r} has no time zone: write it with Z, or an offset such as +01:00")
+        return e.Literal(pa.timestamp("us", "UTC"), moment)
+
+    def _exact(self, tree: Tree, to: Tree) -> e.Expression | None:
+        """Return a constant with the suffix BD, which sqlglot turns into a cast of its digits."""
+        if to.this.name != "DECIMAL" or not to.expressions or type(tree).__name__ != "Literal" or not tree.is_string:
+            return None
+        try:
+            return self._decimal(tree.this, tree)
+        except ArithmeticError:
+            return None
+
+    def sign(self, tree: Tree) -> e.Expression:
+        of = self.of(tree.this)
+        if isinstance(of, e.Literal) and of.value is not None and _is_number(of.type):
+            lowest = of.type == pa.int64() and of.value == -(1 << 63)
+            if not lowest:
+                return e.Literal(of.type, -of.value)
+        if pa.types.is_floating(of.type):
+            return e.Arithmetic(of.type, e.Literal(of.type, -1.0), of, "*")
+        if not pa.types.is_integer(of.type):
+            raise _UnsupportedError(f"{_sql(tree)} is not supported for {_name(of.type)}")
+        return e.Arithmetic(of.type, e.Literal(of.type, 0), of, "-")
+
+    def arithmetic(self, tree: Tree) -> e.Expression:
+        operator = _ARITHMETIC[type(tree).__name__]
+        left, right = self.of(tree.left), self.of(tree.right)
+        kind = _common(left.type, right.type)
+        if kind is None or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            hint = ": write a number with D, such as 1.5D" if _is_number(left.type) and _is_number(right.type) else ""
+            raise _UnsupportedError(
+                f"{_sql(tree)} is not supported for {_name(left.type)} and {_name(right.type)}{hint}"
+            )
+        if operator == "/":
+            kind = pa.float64()
+        if operator in ("%", "div") and not pa.types.is_integer(kind):
+            raise _UnsupportedError(f"{_sql(tree)} is only supported for integers")
+        if operator == "div":
+            kind = pa.int64()
+        return e.Arithmetic(kind, _widened(left, kind), _widened(right, kind), operator)
+
+
+def _sql(tree: Tree) -> str:
+    """Return the part of the condition, short."""
+    text = str(tree.sql(dialect="spark"))
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_wider(kind: pa.DataType, than: pa.DataType) -> bool:
+    """Return whether Spark casts a number without an error."""
+    if not _is_number(kind) or not _is_number(than):
+        return False
+    if pa.types.is_integer(kind):
+        return bool(pa.types.is_floating(than) or (pa.types.is_integer(than) and than.bit_width >= kind.bit_width))
+    return bool(pa.types.is_floating(than))
+
+
+def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """Return the type in which Spark compares two types (with ANSI mode, its default); None if that is not simple."""
+    if right in (left, _NULL):
+        return left
+    if left == _NULL:
+        return right
+    if _is_text(left) and _is_text(right):
+        return pa.binary()
+    if not _is_number(left) or not _is_number(right):
+        return None
+    if pa.types.is_integer(left) and pa.types.is_integer(right):
+        return left if left.bit_width >= right.bit_width else right
+    if pa.types.is_floating(left) or pa.types.is_floating(right):
+        return pa.float64()
+    return _EXACT
+
+
+def _widened(of: e.Expression, kind: pa.DataType) -> e.Expression:
+    if of.type == kind:
+        return of
+    if of.type == _NULL:
+        return e.Literal(kind, None)
+    wider = e.Widened(kind, of)
+    return e.Literal(kind, wider.evaluate({}, 1).values[0].as_py()) if isinstance(of, e.Literal) else wider
+
+
+_COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+_COMPARISONS |= {"NullSafeEQ": "<=>", "NullSafeNEQ": "is distinct"}
+_ARITHMETIC = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%", "IntDiv": "div"}
+
+_ARGUMENTS = {
+    "Column": ("table", "db", "catalog"),
+    "Identifier": ("quoted",),
+    "Literal": ("is_string",),
+    "HexString": ("is_integer",),
+    "In": ("expressions",),
+    "Between": ("low", "high"),
+    "Like": ("negate",),
+    "Substring": ("start", "length"),
+    "Cast": ("to",),
+    "TryCast": ("to", "safe"),
+    "Div": ("typed", "safe"),
+}
+"""The arguments that a node may have, beside its operands."""
+
+_BUILDERS: dict[str, Callable[[_Typing, Any], e.Expression]] = {
+    "And": _Typing.logic,
+    "Or": _Typing.logic,
+    "Not": _Typing.negated,
+    "Paren": _Typing.paren,
+    "Column": _Typing.column,
+    "Dot": _Typing.dot,
+    "Identifier": _Typing.variable,
+    "Literal": _Typing.literal,
+    "HexString": _Typing.hexadecimal,
+    "Boolean": _Typing.truth,
+    "Null": _Typing.null,
+    "In": _Typing.inside,
+    "Between": _Typing.between,
+    "Is": _Typing.is_,
+    "Like": _Typing.like,
+    "Escape": _Typing.escaped,
+    "RegexpLike": _Typing.rlike,
+    "Substring": _Typing.substring,
+    "Exists": _Typing.exists,
+    "Cast": _Typing.cast,
+    "TryCast": _Typing.cast,
+    "Neg": _Typing.sign,
+    **dict.fromkeys(_COMPARISONS, _Typing.comparison),
+    **dict.fromkeys(_ARITHMETIC, _Typing.arithmetic),
+}
