@@ -419,8 +419,9 @@ class BatchTransactions:
         """Return the transactional ids of a decision, without those that a later batch uses by now."""
         keep = set()
         decided = self._producers(decision.transactions)
-        for (name, producer), (_, *now) in zip(decided.items(), self._states(decided), strict=True):
-            if producer == tuple(now):
+        for (name, producer), (state, *now) in zip(decided.items(), self._states(decided), strict=True):
+            # Deliberate: also if its state is unknown (`test_what_was_decided_is_left_alone_if_its_state_is_unknown`).
+            if state not in (_OPEN, _BEGUN) or producer == tuple(now):
                 keep.add(name)
         return keep
 

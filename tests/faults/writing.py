@@ -56,8 +56,15 @@ FAULTS = [
     Fault(
         "decided transactions whose state is unknown are aborted",
         _TRANSACTIONS,
-        "if state != _OPEN or producer == tuple(now):",
+        "if state not in (_OPEN, _BEGUN) or producer == tuple(now):",
         "if producer == tuple(now):",
+        "tests/connector/writing/test_batch_transactions.py",
+    ),
+    Fault(
+        "a task that has begun and sent nothing is not fenced after a failed batch",
+        _TRANSACTIONS,
+        "if state not in (_OPEN, _BEGUN) or producer == tuple(now):",
+        "if state != _OPEN or producer == tuple(now):",
         "tests/connector/writing/test_batch_transactions.py",
     ),
     Fault(

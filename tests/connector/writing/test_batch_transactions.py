@@ -385,7 +385,7 @@ def test_what_was_decided_is_left_alone_if_its_state_is_unknown(
 ) -> None:
     """Its coordinator may have moved between the two questions."""
     coordinator.committed = decided(3, coordinator.open(0))
-    unknown, states = TransactionState(error_code("NOT_COORDINATOR"), "", -1, -1), coordinator.states
+    unknown, states = TransactionState(error_code("NOT_COORDINATOR"), "", -1, -1, 0), coordinator.states
     monkeypatch.setattr(coordinator, "states", lambda ids, **_: states(ids) | dict.fromkeys({*ids} - {DRIVER}, unknown))
     transactions.abort_all(stream=True)
     assert coordinator.states_now() == [OPEN]
