@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import random
 import sys
 import tempfile
@@ -28,7 +27,7 @@ from integration.hand_overs import outside, pauses, percentile
 from integration.monitor import GroupMonitor, read_commits
 from integration.oracles import Member, Window
 from integration.pipelines import TOO_BUSY, Pipeline, wait_for
-from integration.report import Recording, Report, judge, table
+from integration.report import Recording, Report, judge, shown
 from integration.sink import Delivery, runs
 from pyspark_kafka_group.testing import LocalKafka
 
@@ -311,10 +310,7 @@ def main() -> int:
     with session() as spark, tables() if given.database else nullcontext() as database:
         plan = dataclasses.replace(plan, database=database)
         report = run(plan, spark, lambda line: print(line, flush=True))
-    if given.report is not None:
-        given.report.write_text(json.dumps(report, indent=1))
-    print(table(report))
-    return 1 if report["violations"] else 0
+    return shown(report, given.report)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from integration.burrow import Ends, evaluate_history, judge_burrow
@@ -196,6 +198,14 @@ def figures_of(moves: Sequence[HandOver]) -> Report:
         "median_of_steps_s": {stage: percentile(values, 0.5) for stage, values in took.items()},
         "p99_of_steps_s": {stage: percentile(values, 0.99) for stage, values in took.items()},
     }
+
+
+def shown(report: Report, file: Path | None) -> int:
+    """Print a report, write it to a file if there is one, and return the exit status of the program."""
+    if file is not None:
+        file.write_text(json.dumps(report, indent=1))
+    print(table(report))
+    return 1 if report["violations"] else 0
 
 
 def table(report: Report) -> str:

@@ -48,9 +48,11 @@ def test_latest_reads_only_what_comes_and_a_later_owner_skips_nothing(
 
 
 @either_protocol
-def test_available_now_ends_at_the_ends_it_found(kafka: Kafka, topic: TopicFactory, pipeline: Pipelines) -> None:
-    """The next run reads the records that were produced during this run."""
-    name = topic(1)
+def test_available_now_ends_at_the_ends_it_found(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """The next run reads the records that were produced during this run.  Each has committed when it ends."""
+    name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 100})
     more = [True]
 
@@ -61,7 +63,9 @@ def test_available_now_ends_at_the_ends_it_found(kafka: Kafka, topic: TopicFacto
 
     query = pipeline(name, maxOffsetsPerTrigger=40, before_batch=produce_more).run_available()
     assert len(query.rows) == 100
+    assert lag(kafka.bootstrap_servers, group, name, range(2)) == 50
     query.run_available()
+    assert lag(kafka.bootstrap_servers, group, name, range(2)) == 0
     assert_exactly_once(query.rows, {(name, 0): 150})
 
 

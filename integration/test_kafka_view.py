@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from integration.cluster import committed, lag, members, produce
 from integration.pipelines import Pipeline, wait_for
-from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -35,17 +34,6 @@ def test_a_query_is_readable_for_kafkas_tools_and_its_lag_is_zero_within_one_tri
     query.stop()
     wait_for(lambda: query.events("left"), "the member has left")
     assert committed(kafka.bootstrap_servers, group, name, [0, 1]) == {0: 100, 1: 50}
-
-
-@either_protocol
-def test_lag_is_zero_when_a_run_with_available_now_has_ended(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    name = topic(3)
-    produce(kafka.bootstrap_servers, name, {0: 50, 1: 70})
-    query = pipeline(name).run_available()
-    assert lag(kafka.bootstrap_servers, group, name, range(3)) == 0
-    assert len(query.rows) == 120
 
 
 def test_partitions_of_a_stopped_query_move_within_seconds(

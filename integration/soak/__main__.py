@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import signal
 import sys
 from pathlib import Path
 
 from integration.arguments import new_folder
-from integration.report import table
+from integration.report import shown
 from integration.soak.chaos import FAULTS
 from integration.soak.run import Soak, run
 
@@ -54,10 +53,7 @@ def main() -> int:
         ),
         lambda line: print(line, flush=True),
     )
-    if given.report is not None:
-        given.report.write_text(json.dumps(report, indent=1))
-    print(table(report))
-    return 1 if report["violations"] else 0
+    return shown(report, given.report)
 
 
 if __name__ == "__main__":

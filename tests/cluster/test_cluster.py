@@ -27,6 +27,7 @@ from pyspark_kafka_group.wire.transaction_requests import ActiveProducer, Descri
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 from tests.wire import answers
 from tests.wire.fake_broker import Answer, FakeBroker
+from tests.wire.fake_group import fake_brokers
 
 FIND, METADATA, FETCH, LIST = FindCoordinator.api.key, Metadata.api.key, OffsetFetch.api.key, ListOffsets.api.key
 LOADING, TOPIC_REFUSED, GROUP_REFUSED, NO_GROUP, UNKNOWN_TOPIC = 14, 29, 30, 69, 3
@@ -36,11 +37,9 @@ TPS = [TopicPartition("orders", n) for n in range(3)]
 
 @pytest.fixture
 def broker() -> Iterator[FakeBroker]:
-    made = FakeBroker()
-    made.answers[FIND] = answers.coordinator(group_wire.Coordinator(0, "", made.address))
-    made.answers[METADATA] = metadata(made)
-    yield made
-    made.close()
+    with fake_brokers() as (made,):
+        made.answers[METADATA] = metadata(made)
+        yield made
 
 
 @pytest.fixture

@@ -30,10 +30,10 @@ from pyspark_kafka_group.wire.describe_requests import (
     DescribedMember,
     DescribeGroups,
 )
-from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata, PartitionMetadata, TopicMetadata
 from tests.wire import answers
 from tests.wire.fake_broker import FakeBroker
+from tests.wire.fake_group import fake_brokers
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 TPS = [TopicPartition("orders", n) for n in range(3)]
@@ -50,11 +50,9 @@ ETL = (member("a-1", "etl", TPS[0]), member("a-0", "etl", TPS[1]), member("b-1",
 
 @pytest.fixture
 def broker() -> Iterator[FakeBroker]:
-    made = FakeBroker()
-    made.answers[FindCoordinator.api.key] = answers.coordinator(Coordinator(0, "", made.address))
-    made.answers[ConsumerGroupDescribe.api.key] = answers.consumer_group(DescribedGroup(0, "", "Stable", 1, ()))
-    yield made
-    made.close()
+    with fake_brokers() as (made,):
+        made.answers[ConsumerGroupDescribe.api.key] = answers.consumer_group(DescribedGroup(0, "", "Stable", 1, ()))
+        yield made
 
 
 @pytest.fixture

@@ -46,6 +46,7 @@ from pyspark_kafka_group.wire.topic_requests import (
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 from tests.wire import answers
 from tests.wire.fake_broker import HANG_UP, SILENCE, Answer, FakeBroker
+from tests.wire.fake_group import fake_brokers
 
 METADATA, EPOCHS, FIND = Metadata.api.key, OffsetForLeaderEpoch.api.key, FindCoordinator.api.key
 LIST = ListOffsets.api.key
@@ -67,12 +68,9 @@ DEAD = DescribedGroup(0, "", "Dead", None, ())
 @pytest.fixture
 def brokers() -> Iterator[list[FakeBroker]]:
     """Yield two brokers.  The first one is the bootstrap server and the coordinator."""
-    made = [FakeBroker(), FakeBroker()]
-    made[0].answers[FIND] = answers.coordinator(Coordinator(0, "", made[0].address))
-    made[0].answers[METADATA] = orders(made)
-    yield made
-    for broker in made:
-        broker.close()
+    with fake_brokers(2) as made:
+        made[0].answers[METADATA] = orders(made)
+        yield made
 
 
 @pytest.fixture

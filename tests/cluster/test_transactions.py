@@ -16,7 +16,6 @@ from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.fields import Writer
 from pyspark_kafka_group.wire.group_requests import (
-    Coordinator,
     FetchedOffset,
     FetchedOffsets,
     FindCoordinator,
@@ -39,7 +38,8 @@ from pyspark_kafka_group.wire.transaction_ends import (
 )
 from pyspark_kafka_group.wire.types import TopicPartition
 from tests.wire import answers
-from tests.wire.fake_broker import SILENCE, Answer, FakeBroker
+from tests.wire.fake_broker import SILENCE, FakeBroker
+from tests.wire.fake_group import coordinator, fake_brokers
 
 FIND, METADATA = FindCoordinator.api.key, Metadata.api.key
 DESCRIBE, END = DescribeTransactions.api.key, EndTransaction.api.key
@@ -53,11 +53,8 @@ OPEN = TransactionState(0, "Ongoing", 7, 1, 60_000)
 @pytest.fixture
 def brokers() -> Iterator[list[FakeBroker]]:
     """Yield two brokers.  The first one is the bootstrap server and the coordinator."""
-    made = [FakeBroker(), FakeBroker()]
-    made[0].answers[FIND] = coordinator(made[0])
-    yield made
-    for broker in made:
-        broker.close()
+    with fake_brokers(2, coordinates="x") as made:
+        yield made
 
 
 @pytest.fixture
@@ -71,10 +68,6 @@ def requests(broker: FakeBroker) -> Iterator[Cluster]:
     assert made is not None
     yield made
     made.close()
-
-
-def coordinator(broker: FakeBroker) -> Answer:
-    return answers.coordinator(Coordinator(0, "", broker.address), "x")
 
 
 def soon(seconds: float = 10.0) -> Deadline:
@@ -99,7 +92,7 @@ def test_a_silent_coordinator_does_not_take_all_the_time(
     """For example, its machine is lost, and another broker takes over."""
     monkeypatch.setattr(transactions, "_ATTEMPT_S", 0.2)
     old, new = brokers
-    old.answers[FIND] = [coordinator(old), coordinator(new)]
+    old.answers[FIND] = [coordinator(old, "x"), coordinator(new, "x")]
     old.answers[DESCRIBE] = SILENCE
     new.answers[DESCRIBE] = answers.transaction_state(OPEN)
     assert requests.states(["x"], deadline=soon()) == {"x": OPEN}
