@@ -51,7 +51,10 @@ GROUP = "orders-etl"
 TOPICS = ("orders", "invoices", "shouted", "payments")
 PAYMENT = {"type": "record", "name": "Payment", "fields": [{"name": "id", "type": "long"}]}
 REGISTRY = "http://localhost:8081"
-TABLES = ("orders (id BIGINT, amount DOUBLE PRECISION)", "prices (sku TEXT PRIMARY KEY, price DOUBLE PRECISION)")
+TABLES = (
+    "orders (number BIGINT, item TEXT, price DOUBLE PRECISION)",
+    "prices (sku TEXT PRIMARY KEY, price DOUBLE PRECISION)",
+)
 RECORDS = 10
 ATTEMPTS = 3
 
@@ -73,7 +76,8 @@ def more_orders(kafka: Kafka) -> None:
     """Produce a few orders as JSON."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for n in range(RECORDS):
-        producer.produce("orders", partition=n % 2, key=str(n), value=f'{{"id": {n}, "amount": 2000.5}}')
+        order = {"order": n, "item": "tea", "price": 6.9, "id": n, "amount": 2000.5}
+        producer.produce("orders", partition=n % 2, key=str(n), value=json.dumps(order))
     assert producer.flush(30) == 0
 
 
@@ -161,11 +165,13 @@ def test_the_programs_of_a_page_run(
         text = block.text
         if block.is_whole:  # its own group, so that it reads everything
             places[rf"\b{GROUP}\b"] = f"{group}-{block.line}"
+            text = re.sub(r'("kafka.group.id"[,:] )"[^"]+"', rf'\1"{group}-{block.line}"', text)
         # Each block writes into its own folder.
         at = tmp_path / str(block.line)
         for pattern, instead in {
             **places,
             r'("(?:path|checkpointLocation)", f?")(?:s3a://)?': rf"\g<1>{at}/",
+            r"\borders\.db\b": f"{at}-orders.db",
             r'\.start\("(\w+)"\)': rf'.start("{at}/\g<1>")',
         }.items():
             text = re.sub(pattern, instead, text)
@@ -175,7 +181,7 @@ def test_the_programs_of_a_page_run(
                     spark.sql(statement).collect()
         else:
             though_busy(partial(run, spark, text, block.name, names, reads=block.is_whole))
-        if block.is_whole and GROUP in block.text:
+        if block.is_whole and "kafka.group.id" in block.text and "readStream" in block.text:
             [topic] = re.findall(r'"subscribe", "(\w+)"', text)
             read_so_far = committed(kafka.bootstrap_servers, f"{group}-{block.line}", topic, range(2))
             assert sum(read_so_far.values()) >= RECORDS, block.name

@@ -222,10 +222,10 @@ def test_a_declarative_pipeline_reads_what_is_new(
     name = topic(2)
     table = f"orders_{group.replace('-', '_')}"
     specification, program = run_by("integration/test_spark_connect.py")
-    (tmp_path / "spark-pipeline.yml").write_text(specification.replace("file:///checkpoint", tmp_path.as_uri()))
+    (tmp_path / "spark-pipeline.yml").write_text(specification.replace("file:///tmp", tmp_path.as_uri()))
     here = {
         "localhost:9092": kafka.bootstrap_servers,
-        '"orders-etl")': f'"{group}").option("kafka.group.protocol", "{protocol}")',
+        '"orders-pipeline")': f'"{group}").option("kafka.group.protocol", "{protocol}")',
         '"subscribe", "orders"': f'"subscribe", "{name}"',
         'name="orders"': f'name="{table}"',
     }

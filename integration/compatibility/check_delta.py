@@ -74,8 +74,8 @@ def test_the_recipe(
     for written, instead in {
         "localhost:9092": kafka.bootstrap_servers,
         '"subscribe", "orders"': f'"subscribe", "{records}"',
-        "/lake": f"{tmp_path}/lake",
-        "/checkpoint": f"{tmp_path}/checkpoint",
+        "'delta-orders'": f"'{tmp_path}/delta-orders'",
+        "checkpoint-delta": f"{tmp_path}/checkpoint",
     }.items():
         assert written in program
         program = program.replace(written, instead)
@@ -84,7 +84,7 @@ def test_the_recipe(
     exec(program, {})
     for query in spark.streams.active:
         pyspark_kafka_group.stop(query)
-    assert spark.read.format("delta").load(f"{tmp_path}/lake/orders").count() == RECORDS
+    assert spark.read.format("delta").load(f"{tmp_path}/delta-orders").count() == RECORDS
 
 
 @either_protocol

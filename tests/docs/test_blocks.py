@@ -94,3 +94,10 @@ def parse_command(arguments: list[str]) -> None:
 def test_an_option_that_does_not_exist_is_found() -> None:
     with pytest.raises(click.UsageError):
         parse_command(["describe", "-b", "localhost:9092", "--everything", "orders-etl"])
+
+
+@each("block", BLOCKS, ids=named)
+def test_a_block_is_not_cut_off_on_the_site(block: Block) -> None:
+    """The site shows 80 columns.  A class tree and a JSON line scroll, and a diagram is drawn."""
+    if block.page not in ("docs/errors.md", "docs/events.md", "docs/state-machine.md"):
+        assert [line for line in block.text.splitlines() if len(line) > 80] == []
