@@ -51,7 +51,7 @@ class Channel:
         self, topics: tuple[str, ...] | None, deadline: Deadline, *, operations: bool = False, creates: bool = False
     ) -> ClusterMetadata:
         """Ask any broker for the brokers and these topics; None asks for all topics."""
-        with self._errors.translated("topics"):
+        with self._errors.translated(""):
             metadata = self._connections.ask_any(Metadata(topics, operations=operations, creates=creates), deadline)
         self._connections.learn(metadata.brokers.values())
         return metadata

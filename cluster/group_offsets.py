@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -20,6 +21,7 @@ from pyspark_kafka_group.cluster.cluster_answers import (
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError, explanation
 from pyspark_kafka_group.cluster.group_description import GroupDescription
 from pyspark_kafka_group.cluster.properties.client_config import Properties
+from pyspark_kafka_group.cluster.request_errors import is_unknown_name
 from pyspark_kafka_group.cluster.start_answers import (
     LeaderEpochs,
     Looks,
@@ -31,7 +33,10 @@ from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import BrokerError, UnknownTopicError
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+from pyspark_kafka_group.offsets.wait_notice import WaitNotice
 from pyspark_kafka_group.wire.deadline import Deadline
+
+_log = logging.getLogger(__name__)
 
 # A topic that was created a moment ago may not have reached every broker.
 _NEW_TOPIC_PATIENCE_S = 5.0
@@ -104,12 +109,16 @@ class GroupOffsets:
         """
         deadline = Deadline.after(CONNECT_TIMEOUT_S)
         missing_until = Deadline.after(_NEW_TOPIC_PATIENCE_S)
+        notice = WaitNotice(_log, f"The cluster at {self._servers!r}", longest_s=CONNECT_TIMEOUT_S)
         while True:
             try:
                 counts = self._partition_counts(topics) if pattern is None else self.matching(pattern)
             except TryAgainError as problem:
+                if is_unknown_name(problem):
+                    raise self._unknown_name() from None
                 if deadline.passed:
-                    raise self._unreachable(str(problem)) from None
+                    raise self._unreachable(_with_guess(problem)) from None
+                notice.note(_with_guess(problem))
                 missing_until = Deadline.after(_NEW_TOPIC_PATIENCE_S)
             else:
                 missing = [topic for topic, count in counts.items() if not count]
@@ -325,13 +334,28 @@ class GroupOffsets:
             asked = {tp: epochs[1:] for tp, epochs in asked.items() if epochs[1:] and tp not in answers.failed}
         return Answers(found, failed)
 
-    def _unreachable(self, problem: str) -> BrokerError:
-        servers = self._properties.get("bootstrap.servers", "")
+    @property
+    def _servers(self) -> str:
+        return self._properties.get("bootstrap.servers", "")
+
+    def _unknown_name(self) -> BrokerError:
         return BrokerError(
-            f"Option 'kafka.bootstrap.servers': no broker of {servers!r} answered within "
+            f"Option 'kafka.bootstrap.servers': no name server knows a host of {self._servers!r}. Correct the name, or "
+            f"give this machine a name server that knows it."
+        )
+
+    def _unreachable(self, problem: str) -> BrokerError:
+        return BrokerError(
+            f"Option 'kafka.bootstrap.servers': no broker of {self._servers!r} answered within "
             f"{CONNECT_TIMEOUT_S:g} s ({problem}). Check the address, the network, and "
             f"kafka.security.protocol."
         )
+
+
+def _with_guess(problem: TryAgainError) -> str:
+    """Return the text of a problem at the start, with the usual reason if a broker only closes the connection."""
+    text = str(problem)
+    return f"{text}, as at a port that wants a login or TLS" if text.endswith("closed the connection") else text
 
 
 def matching(pattern: str, topics: Mapping[str, TopicInfo]) -> dict[str, TopicInfo]:

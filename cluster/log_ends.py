@@ -288,7 +288,7 @@ class LogEnds:
         self._found_until = Deadline.after(_LEADERS_S)
 
     def _ask_any(self, topics: tuple[str, ...]) -> ClusterMetadata:
-        with self._errors.translated("topics"):
+        with self._errors.translated(""):
             metadata = self._brokers.ask_any(Metadata(topics), Deadline.after(_PREPARE_S))
         self._brokers.learn(metadata.brokers.values())
         return metadata

@@ -6,6 +6,8 @@ Otherwise it is the explained error, from the same table as for librdkafka's err
 
 from __future__ import annotations
 
+import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -62,19 +64,37 @@ class RequestErrors:
     @contextmanager
     def translated(self, what: str) -> Iterator[None]:
         """Raise the meaning of connection errors in the block."""
+        refused = None
         try:
             yield
         except StoppedLoginError as problem:
             raise AuthenticationError(str(problem)) from None
         except RefusedCredentialsError as problem:
-            self.refuse("SASL_AUTHENTICATION_FAILED", str(problem))
+            refused = str(problem)
         except UnsupportedVersionError as problem:
             raise BrokerError(
                 f"Option 'kafka.bootstrap.servers': {problem}. Use a cluster of that version or a newer one."
             ) from None
         except (OSError, ProtocolError) as problem:
             raise TryAgainError(self.text(what, problem)) from None
+        if refused is not None:  # outside of the handler, because the inner trace says nothing more
+            self.refuse("SASL_AUTHENTICATION_FAILED", refused)
 
     def text(self, what: str, problem: Exception) -> str:
         """Return a text about a problem, without secrets."""
-        return redact(f"{what}: {str(problem) or type(problem).__name__}", self._properties)
+        said = _said(problem)
+        return redact(f"{what}: {said}" if what else said, self._properties)
+
+
+def _said(problem: Exception) -> str:
+    """Return the text of a problem without the numbers and names of the library that reports it."""
+    if isinstance(problem, ssl.SSLError) and problem.reason in ("UNEXPECTED_EOF_WHILE_READING", "WRONG_VERSION_NUMBER"):
+        return "it does not speak TLS at this port"
+    said = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+    return said or type(problem).__name__
+
+
+def is_unknown_name(problem: TryAgainError) -> bool:
+    """Tell whether no name server knows any of the hosts.  A name server that does not answer is another problem."""
+    cause = problem.__context__
+    return isinstance(cause, socket.gaierror) and cause.errno in (socket.EAI_NONAME, socket.EAI_NODATA)

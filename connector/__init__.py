@@ -11,10 +11,12 @@ sources.  A package that fails to import hides all others.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import TracebackType
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -157,6 +159,22 @@ def run_until_signal(query: StreamingQuery, *more: StreamingQuery, timeout_s: fl
     from pyspark_kafka_group.session.waiting import run_until_signal as wait
 
     return wait((query, *more), timeout_s)
+
+
+_excepthook = sys.excepthook
+
+
+def _print_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print an error that ends the program, and then one line with its cause and its remedy.
+
+    Deliberate: a hook of the interpreter.  Most mistakes show at ``load()``, before any other call of this package.
+    """
+    from pyspark_kafka_group.session.last_line import print_error
+
+    print_error(_excepthook, kind, error, trace)
+
+
+sys.excepthook = _print_error
 
 
 def __getattr__(name: str) -> Any:

@@ -120,6 +120,12 @@ class BatchOffset:
         OffsetFormatError
             If the offset was not written by this source, or has another format version.
         """
+        if _is_of_sparks_source(document):
+            raise OffsetFormatError(
+                "it is one of Spark's own source, format('kafka').",
+                "Give the group its offsets with 'kafka-group import-checkpoint -b SERVERS --group GROUP CHECKPOINT', "
+                "and start with a new checkpoint.",
+            )
         if not isinstance(document, dict) or "version" not in document:
             raise OffsetFormatError("it was not written by the kafka-group source.")
         version = document["version"]
@@ -130,6 +136,20 @@ class BatchOffset:
             return cls(_query_id(document["query"]), entries, _count(document.get("rewinds", 0)))
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise OffsetFormatError(f"it is malformed ({problem}).") from problem
+
+
+def _is_of_sparks_source(document: Any) -> bool:
+    """Tell whether this is an offset of Spark's own Kafka source: a number for each partition of each topic."""
+    return (
+        isinstance(document, dict)
+        and bool(document)
+        and all(
+            isinstance(partitions, dict)
+            and partitions
+            and all(number.isdecimal() and type(offset) is int for number, offset in partitions.items())
+            for partitions in document.values()
+        )
+    )
 
 
 class OffsetTexts:

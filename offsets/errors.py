@@ -444,11 +444,12 @@ class NoOffsetAtTimeError(DataError):
 class OffsetFormatError(DataError):
     """An offset of the checkpoint cannot be read: another version wrote it, or it is damaged."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"The offset in the checkpoint cannot be read: {problem} Use the version of "
-            f"pyspark-kafka-group that wrote it (or a newer one), or a new checkpoint."
-        )
+    def __init__(
+        self,
+        problem: str,
+        remedy: str = "Use the version of pyspark-kafka-group that wrote it (or a newer one), or a new checkpoint.",
+    ) -> None:
+        super().__init__(f"The offset in the checkpoint cannot be read: {problem} {remedy}")
 
 
 class ReadTimeoutError(DataError):

@@ -5,6 +5,7 @@ This module neither retries nor checks error codes.  The caller decides about th
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -67,7 +68,8 @@ class ClusterConnections:
             except (RefusedCredentialsError, UnsupportedVersionError):
                 raise
             except (OSError, ProtocolError) as failure:
-                problem = failure
+                if not (tried and isinstance(failure, socket.gaierror)):  # a wrong name says less than other problems
+                    problem = failure
                 self._brokers.remove(address)
                 self._brokers.append(address)
         raise problem

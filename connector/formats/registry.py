@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark_kafka_group.cluster.properties.secret_references import resolved
 from pyspark_kafka_group.offsets.errors import OptionError, SchemaRegistryError
 from pyspark_kafka_group.offsets.redaction import keep_secret, redact
+from pyspark_kafka_group.offsets.wait_notice import WaitNotice
 from pyspark_kafka_group.options.format_settings import REGISTRY, check_registry_url
 
 if TYPE_CHECKING:
@@ -274,6 +275,7 @@ class Registry:
         from confluent_kafka.schema_registry.error import SchemaRegistryError as Refused
 
         started = time.monotonic()
+        notice = WaitNotice(log, f"The schema registry {self._shown}", longest_s=self._patience_s)
         while True:
             try:
                 return ask()
@@ -300,7 +302,7 @@ class Registry:
                     f"The schema registry {self._shown} {said} when it is asked for {what}, since {patience:g} s. "
                     f"{remedy}"
                 )
-            log.warning("The schema registry %s %s when it is asked for %s. Retrying.", self._shown, said, what)
+            notice.note(f"{what}: it {said}")
             time.sleep(min(_PAUSE_S, self._patience_s))
 
     def _opened_again(self) -> bool:
@@ -312,6 +314,8 @@ class Registry:
         return True
 
     def _redacted(self, problem: object) -> str:
+        if isinstance(problem, OSError) and problem.strerror:
+            problem = problem.strerror
         return _without_user(redact(str(problem), self._secrets))[:_LONGEST].rstrip(".")
 
 

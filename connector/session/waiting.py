@@ -8,6 +8,7 @@ and the main thread polls the note.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -32,6 +33,9 @@ _PAUSE_S = 0.2
 # The same through Spark Connect, where a poll of a query is a request over the network.
 _REMOTE_PAUSE_S = 1.0
 
+_OF_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
+"""The variable that ``spark-submit`` sets for the Python that it starts."""
+
 _STOPPING = "Finishing the running batch, then leaving the group. Press Ctrl-C again to end at once.\n"
 
 
@@ -41,6 +45,12 @@ def run_until_signal(queries: Sequence[StreamingQuery], timeout_s: float) -> boo
         raise RuntimeError(
             "run_until_signal() was called outside of the main thread, and Python handles signals only there. Call it "
             "in the main thread. In another thread call query.awaitTermination(), and pyspark_kafka_group.stop(query)."
+        )
+    if _OF_SPARK_SUBMIT in os.environ:
+        _log.warning(
+            "spark-submit has started this program, so SIGTERM and Ctrl-C do not reach it: they end Spark at once, in "
+            "the middle of a batch. Start it with 'python', or let it call pyspark_kafka_group.stop(query): see "
+            "docs/deployment.md."
         )
     pause_s = max(_REMOTE_PAUSE_S if is_remote(query) else _PAUSE_S for query in queries)
     with _noted_signals() as signals:

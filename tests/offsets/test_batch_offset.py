@@ -142,10 +142,15 @@ def test_ranges_leave_out_what_the_batch_does_not_read() -> None:
     assert offset.ranges() == {TopicPartition("t", 0): OffsetRange(Offset(1), Offset(3))}
 
 
-@pytest.mark.parametrize("given_back", [None, 5, "text", [], {}, {"topics": {}}, {"orders": {"0": 5}}])
+@pytest.mark.parametrize("given_back", [None, 5, "text", [], {}, {"topics": {}}, {"orders": {"0": "5"}}])
 def test_offset_of_another_source_is_refused(given_back: Any) -> None:
     with pytest.raises(OffsetFormatError, match="not written by the kafka-group source"):
         BatchOffset.from_json(given_back)
+
+
+def test_a_checkpoint_of_sparks_own_source_names_the_command_that_imports_it() -> None:
+    with pytest.raises(OffsetFormatError, match=r"of Spark's own source.*'kafka-group import-checkpoint .*new check"):
+        BatchOffset.from_json({"orders": {"0": 5, "1": 7}, "clicks": {"0": 0}})
 
 
 @pytest.mark.parametrize("version", [1, 3, 0, -1, "2", 2.0, True, None, [], {}])

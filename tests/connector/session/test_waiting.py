@@ -118,6 +118,15 @@ def test_a_batch_that_takes_too_long_is_a_warning(
     assert warning == "A batch was not finished within 0.2 s. The next owners of its partitions repeat it."
 
 
+def test_spark_submit_is_a_warning_because_no_signal_comes_through_it(
+    query: Callable[..., Query], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "12345")
+    assert run(query(active=False))
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.startswith("spark-submit has started this program, so SIGTERM and Ctrl-C do not reach it")
+
+
 def test_a_second_sigterm_changes_nothing(query: Callable[..., Query]) -> None:
     one = query()
     give(signal.SIGTERM)

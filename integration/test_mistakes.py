@@ -1,0 +1,131 @@
+"""What a user sees after a typical mistake: the last line is one sentence with the cause and the remedy."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Consumer
+
+from integration.mistakes import BEGIN, END, SPARK_CHECKPOINT
+from integration.pipelines import SMALL
+from pyspark_kafka_group.testing import Kafka, LocalKafka
+
+_LONGEST_S = 540.0
+
+
+class Seen(NamedTuple):
+    """What one mistake printed, and how it ended."""
+
+    lines: list[str]
+    seconds: float
+    code: str
+
+    @property
+    def last(self) -> str:
+        """The last line with text."""
+        return next((line for line in reversed(self.lines) if line.strip()), "")
+
+
+def seen_after(output: str) -> dict[str, Seen]:
+    """Return what was printed by the name of the mistake."""
+    found: dict[str, Seen] = {}
+    for part in output.split(BEGIN)[1:]:
+        name, _, rest = part.partition("\n")
+        text, _, end = rest.partition(END)
+        ended = json.loads(end.splitlines()[0])
+        found[name.strip()] = Seen(text.splitlines(), ended["seconds"], ended["code"])
+    return found
+
+
+@contextmanager
+def eager_consumer(kafka: Kafka, topic: str) -> Iterator[None]:
+    """Keep a consumer with librdkafka's default assignor in the group ``eager``."""
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "eager", "client.id": "old-consumer"}
+    consumer = Consumer(settings)
+    assigned, stop = threading.Event(), threading.Event()
+    consumer.subscribe([topic], on_assign=lambda *_: assigned.set())
+
+    def poll() -> None:
+        while not stop.is_set():
+            consumer.poll(0.1)
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        assert assigned.wait(60)
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        consumer.close()
+
+
+EXPECTED = {
+    "a typing mistake in an option": r"Did you mean 'startingOffsets'\?",
+    "no group": r"the query ended: Option 'kafka\.group\.id': ",
+    "a closed port": r"no broker of '127\.0\.0\.1:9' answered within 30 s \(Connection refused\)\. Check ",
+    "an unknown host": r"no name server knows a host of 'no-such-host\.invalid:9092'\. Correct the name",
+    "no such topic": r"the query ended: .*'ordres'",
+    "a wrong format": r"""Spark knows no format 'kafkagroup'\. Write format\("kafka-group"\)\.""",
+    "a property of Java's client": r"Option 'kafka\.max\.poll\.records': .*maxOffsetsPerTrigger",
+    "a property that Spark refuses, too": r"Option 'kafka\.auto\.offset\.reset': .*startingOffsets",
+    "a wrong start": r"Option 'startingOffsets': 'begin' ",
+    "no number": r"Option 'maxOffsetsPerTrigger': 'many' is not a positive whole number\. Write ",
+    "a schema that is none": r"Option 'valueSchema': .*'LONGISH'",
+    "a wrong password": r"the query ended: .*refuses the credentials.*kafka\.sasl\.",
+    "no login": r"closed the connection, as at a port that wants a login or TLS\)\. Check .*security\.protocol",
+    "TLS to a plain port": r"\(it does not speak TLS at this port\)\. Check .*kafka\.security\.protocol",
+    "a variable that is not set": r"'kafka\.sasl\.password'.*KAFKA_PW_NOT_SET",
+    "a group of an eager consumer": r"the query ended: .*'eager'",
+    SPARK_CHECKPOINT: r"of Spark's own source.*kafka-group import-checkpoint",
+    "a value that is no JSON": r"the query ended: .*orders-0.*offset 1",
+    "no such target topic": r"the query ended: .*'shouted'",
+    "a registry that does not answer": r"The schema registry http://127\.0\.0\.1:9 .*Connection refused",
+}
+
+WARNED = ("a closed port", "no login", "TLS to a plain port", "a registry that does not answer")
+"""After these the program waits for 30 s, and says so meanwhile."""
+
+
+@pytest.mark.timeout(600)
+def test_the_last_line_after_a_mistake_says_what_it_was(tmp_path: Path) -> None:
+    """To see only some of them, name them in the variable ``MISTAKES``."""
+    with LocalKafka(sasl_users={"etl": "right"}) as kafka:
+        kafka.create_topic("orders", 2)
+        kafka.produce("orders", ['{"id": 1}', "{not JSON"], partition=0)
+        with eager_consumer(kafka, "orders"):
+            command = [sys.executable, "-m", "integration.mistakes", kafka.bootstrap_servers]
+            ran = subprocess.run(
+                [*command, kafka.secured_bootstrap_servers, "orders", str(tmp_path), *_chosen()],
+                cwd=Path(__file__).parents[1],
+                env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": SMALL},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+                timeout=_LONGEST_S,
+            )
+    assert ran.returncode == 0, ran.stdout[-6000:]
+    found = seen_after(ran.stdout)
+    for name, seen in found.items():
+        print(f"{name}: {seen.seconds} s, {len(seen.lines)} lines, exit code {seen.code}\n    {seen.last}")
+    assert found.keys() == {*(_chosen() or EXPECTED)}
+    assert {name for name, seen in found.items() if seen.code != "1"} == set()
+    others = {name for name, seen in found.items() if not re.search(f"^kafka-group: .*{EXPECTED[name]}", seen.last)}
+    assert others == set()
+    silent = {name for name in WARNED if name in found and "Trying for 30 s" not in "\n".join(found[name].lines)}
+    assert silent == set()
+
+
+def _chosen() -> list[str]:
+    return [name for name in re.split(", *", os.environ.get("MISTAKES", "")) if name]

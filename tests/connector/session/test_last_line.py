@@ -1,0 +1,87 @@
+"""The sentence below an error that ends a program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from pyspark.errors.exceptions.base import AnalysisException, StreamingQueryException
+
+from pyspark_kafka_group.session.last_line import last_line, print_error
+
+OF_QUERY = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_ERROR] Traceback:
+  File "query.py", line 5, in start
+pyspark_kafka_group.wire.types.RefusedCredentialsError: the inner reason
+
+Traceback (most recent call last):
+  File "query.py", line 7, in latestOffset
+pyspark_kafka_group.offsets.errors.OptionError: Option 'subscribe': the reason. The remedy.
+ SQLSTATE: 38000
+=== Streaming Query ===
+Identifier: [id = 1, runId = 2]
+"""
+
+OF_USER = """[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):
+  File "etl.py", line 5, in write
+    raise ValueError("the table is full")
+ValueError: the table is full
+ SQLSTATE: XXKST
+=== Streaming Query ===
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            StreamingQueryException(OF_QUERY),
+            "kafka-group: the query ended: Option 'subscribe': the reason. The remedy.",
+        ),
+        (AnalysisException(OF_QUERY), "kafka-group: Option 'subscribe': the reason. The remedy."),
+        (StreamingQueryException(OF_USER), "kafka-group: the query ended: ValueError: the table is full"),
+        (
+            StreamingQueryException(
+                "[STREAM_FAILED] Query [id = 1] terminated with exception: [X] It broke. SQLSTATE: 1\nat"
+            ),
+            "kafka-group: the query ended: [X] It broke.",
+        ),
+        (
+            AnalysisException("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: kafkagroup. Make sure"),
+            "kafka-group: Spark knows no format 'kafkagroup'. Write format(\"kafka-group\").",
+        ),
+        (AnalysisException("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure"), None),
+        (ValueError("of the user"), None),
+    ],
+)
+def test_the_sentence_of_an_error(error: Exception, line: str | None) -> None:
+    assert last_line(error) == line
+
+
+def test_a_python_without_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    line = last_line(AnalysisException("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: kafka-group. Make"))
+    assert line == (
+        f"kafka-group: the Python that Spark starts (/usr/bin/python3) does not have the package pyspark-kafka-group. "
+        f"Set PYSPARK_PYTHON={sys.executable}, or install the package there."
+    )
+
+
+def test_the_error_of_a_query_is_not_printed_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    printed: list[BaseException] = []
+    for error in (StreamingQueryException(OF_QUERY), AnalysisException(OF_QUERY)):
+        print_error(lambda _kind, error, _trace: printed.append(error), type(error), error, None)
+    assert [type(error) for error in printed] == [AnalysisException]
+    assert [line.split(": ", 1)[0] for line in capsys.readouterr().err.splitlines()] == ["kafka-group"] * 2
+
+
+def test_a_program_that_imports_the_package_ends_with_the_sentence() -> None:
+    program = (
+        "import pyspark_kafka_group\n"
+        "raise RuntimeError('in a trace\\npyspark_kafka_group.offsets.errors.OptionError: Option x: no. Write y.\\nX')"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "kafka-group: Option x: no. Write y."
+    assert "Traceback" in ended.stderr
