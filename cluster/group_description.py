@@ -77,6 +77,8 @@ class GroupDescription:
         The members.
     epoch : int or None
         The group epoch; None in a classic group, or if the request did not ask for it.
+    assignor : str
+        The assignor of a classic group; empty without one.
     is_other_kind : bool
         Whether it is a share group or a group of Kafka Streams.  Nothing else is known of it then.
     """
@@ -85,6 +87,7 @@ class GroupDescription:
     protocol: GroupProtocol
     members: tuple[GroupMember, ...]
     epoch: int | None = None
+    assignor: str = ""
     is_other_kind: bool = False
 
     @property

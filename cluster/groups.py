@@ -21,6 +21,7 @@ from pyspark_kafka_group.wire.describe_requests import (
     ConsumerGroupDescribe,
     DescribedGroup,
     DescribeGroups,
+    ListGroups,
 )
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.group_requests import (
@@ -122,6 +123,18 @@ class Groups(Channel):
         """Return a group and its members.  A group that does not exist is Dead and empty."""
         found, protocol = self._described(group_id, timeout_s, operations=False)
         return _description(found, protocol)
+
+    def group_ids(self, *, timeout_s: float = TIMEOUT_S) -> list[str]:
+        """Return the ids of all groups of consumers that the user may describe, sorted."""
+        deadline = Deadline.after(timeout_s)
+        found: set[str] = set()
+        for broker in self._metadata((), deadline).brokers.values():
+            with self._errors.translated(f"the broker {broker}"):
+                error, groups = self._connections.ask(broker, ListGroups(), deadline)
+            if error_name(error) != NONE:
+                self._errors.refuse(error_name(error), f"the groups of {broker}")
+            found |= {group.group_id for group in groups if group.is_of_consumers}
+        return sorted(found)
 
     def describe_fully(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> tuple[DescribedGroup, GroupProtocol]:
         """Return a group with all details from its coordinator, and the user's rights on it."""
@@ -335,6 +348,7 @@ def _description(found: DescribedGroup, protocol: GroupProtocol) -> GroupDescrip
         protocol=protocol,
         members=members,
         epoch=found.epoch,
+        assignor=found.assignor if protocol is GroupProtocol.CLASSIC else "",
         is_other_kind=found.is_other_kind,
     )
 

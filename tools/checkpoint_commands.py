@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from typing import Any
 
 import click
 
@@ -23,20 +24,26 @@ from pyspark_kafka_group.tools.reset_command import executed, set_offsets
 _group_option = click.option("--group", required=True, metavar="GROUP", help="The group that continues.")
 
 
+def _read(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of ``import-checkpoint`` with what the checkpoint contains."""
+    checkpoint, source = read_checkpoint(options.pop("path")), options.pop("source")
+    return {**options, "checkpoint": checkpoint, "found": chosen_source(checkpoint, source)}
+
+
 @click.command()
-@partial(connected, group=_group_option)
+@executed
+@partial(connected, group=_group_option, prepare=_read)
 @click.argument("path")
 @click.option("--source", metavar="N", help="The Kafka source, if the query has several.")
 @topics_option
-@executed
 def import_checkpoint(
     *,
     inspection: Cluster,
     properties: dict[str, str],
     group: str,
     as_json: bool,
-    path: str,
-    source: str | None,
+    checkpoint: SparkCheckpoint,
+    found: dict[TopicPartition, Offset],
     topics: PartitionChoice,
     execute: bool,
 ) -> None:
@@ -62,8 +69,6 @@ def import_checkpoint(
       kafka-group import-checkpoint -b localhost:9092 --group orders-etl -y old
     """
     del properties
-    checkpoint = read_checkpoint(path)
-    found = chosen_source(checkpoint, source)
     known = patiently(lambda: inspection.topics({tp.topic for tp in found}))
     partitions = {TopicPartition(name, number) for name, info in known.items() for number in info.leader_epochs}
     added = sorted(tp for tp in partitions - found.keys() if is_chosen(topics, *tp))

@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import wraps
+from shutil import get_terminal_size
 from typing import Any, NoReturn
 
 import click
@@ -23,7 +26,7 @@ from pyspark_kafka_group.offsets.durations import duration_ms
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.tools.analysis.arguments import TIME_FORMS, PartitionChoice, parse_partitions, parse_time
 from pyspark_kafka_group.tools.analysis.documents import Document
-from pyspark_kafka_group.tools.analysis.group_checks import GroupInUseError
+from pyspark_kafka_group.tools.analysis.group_checks import GroupInUseError, near_names
 from pyspark_kafka_group.tools.analysis.group_view import UnknownGroupError
 from pyspark_kafka_group.tools.connection import BOOTSTRAP_VARIABLE, open_inspection, profile_names, properties_of
 from pyspark_kafka_group.tools.properties_file import without_options
@@ -57,8 +60,28 @@ def _profiles(_context: click.Context, _option: click.Parameter, begun: str) -> 
 _GROUP = click.argument("group")
 
 
-def connected(command: Command, *, group: Callable[[Command], Command] = _GROUP) -> Command:
-    """Add a group, the options of the connection, and the connection to a command.  Its errors have no traceback."""
+def _as_given(options: dict[str, Any]) -> dict[str, Any]:
+    return options
+
+
+def connected(
+    command: Command,
+    *,
+    group: Callable[[Command], Command] = _GROUP,
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] = _as_given,
+) -> Command:
+    """Add a group, the options of the connection, and the connection to a command.  Its errors have no traceback.
+
+    Parameters
+    ----------
+    command : callable
+        The command.
+    group : callable
+        Adds the argument that names the group.
+    prepare : callable
+        Turns the values of the other options into arguments of the command.  It runs before anything is sent, so that a
+        mistake in them is found without a cluster.
+    """
 
     @click.option("-b", "--bootstrap-server", metavar="HOST:PORT", help=f"A broker; also {BOOTSTRAP_VARIABLE}.")
     @click.option("-c", "--config", metavar="FILE", help="Properties of the connection, Java's or librdkafka's.")
@@ -75,11 +98,16 @@ def connected(command: Command, *, group: Callable[[Command], Command] = _GROUP)
     def run(bootstrap_server: str | None, config: str | None, profile: str | None, **options: Any) -> None:
         properties: dict[str, str] = {}
         try:
+            options = prepare(options)
             properties = properties_of(bootstrap_server, config, profile)
             with closing(open_inspection(properties)) as inspection:
                 _reach(inspection)
-                command(inspection=inspection, properties=properties, **options)
-        except (UnknownGroupError, GroupInUseError) as problem:
+                try:
+                    command(inspection=inspection, properties=properties, **options)
+                except UnknownGroupError as problem:
+                    say(f"{problem} {_near(problem.group_id, inspection)}".rstrip())
+                    raise click.exceptions.Exit(FOUND) from None
+        except GroupInUseError as problem:
             say(str(problem))
             raise click.exceptions.Exit(FOUND) from None
         except KafkaGroupError as problem:
@@ -97,6 +125,16 @@ def connected(command: Command, *, group: Callable[[Command], Command] = _GROUP)
             )
 
     return run
+
+
+def _near(group_id: str, inspection: Cluster) -> str:
+    """Return a sentence with the groups whose names are near, or the command that lists all."""
+    try:
+        known = inspection.group_ids()
+    except (TryAgainError, KafkaGroupError):  # the user may not list groups, say
+        return ""
+    near = near_names(group_id, known)
+    return f"Did you mean {near}?" if near else "'kafka-group groups' lists the groups." if known else ""
 
 
 def _reach(inspection: Cluster) -> None:
@@ -160,8 +198,11 @@ def show(documents: Iterable[Document], as_json: bool, text: Callable[[], Iterab
 
 
 def say(text: str) -> None:
-    """Print a message to standard error."""
-    click.echo(f"kafka-group: {clean(' '.join(text.splitlines()))}", err=True)
+    """Print a message to standard error; in a terminal, lines of its width."""
+    message = f"kafka-group: {clean(' '.join(text.splitlines()))}"
+    width = get_terminal_size().columns if sys.stderr.isatty() else 0
+    lines = textwrap.wrap(message, width, break_long_words=False, break_on_hyphens=False) if width else [message]
+    click.echo("\n".join(lines), err=True)
 
 
 def fail(text: str) -> NoReturn:

@@ -7,7 +7,7 @@ import click
 from pyspark_kafka_group.tools.checkpoint_commands import export_checkpoint, import_checkpoint
 from pyspark_kafka_group.tools.demo_command import demo
 from pyspark_kafka_group.tools.event_commands import events, timeline
-from pyspark_kafka_group.tools.group_commands import coordinator, describe, doctor, watch
+from pyspark_kafka_group.tools.group_commands import coordinator, describe, doctor, groups, watch
 from pyspark_kafka_group.tools.history_commands import history, rewinds
 from pyspark_kafka_group.tools.reset_command import reset
 
@@ -33,6 +33,17 @@ def kafka_group() -> None:
 
 
 # As --help shows them.
-_COMMANDS = (describe, watch, coordinator, history, rewinds, doctor, reset, import_checkpoint, export_checkpoint)
+_COMMANDS = (
+    groups,
+    describe,
+    watch,
+    coordinator,
+    history,
+    rewinds,
+    doctor,
+    reset,
+    import_checkpoint,
+    export_checkpoint,
+)
 for _command in (*_COMMANDS, events, timeline, demo):
     kafka_group.add_command(_command)

@@ -8,13 +8,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import click
 
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.tools.analysis.documents import coordinator_document, group_document, sample_document
+from pyspark_kafka_group.tools.analysis.documents import (
+    coordinator_document,
+    group_document,
+    listed_group_document,
+    sample_document,
+)
 from pyspark_kafka_group.tools.analysis.group_samples import GroupSample, following
 from pyspark_kafka_group.tools.analysis.group_view import (
     GroupView,
@@ -27,6 +33,7 @@ from pyspark_kafka_group.tools.analysis.lag_judgement import Status
 from pyspark_kafka_group.tools.analysis.offsets_topic import OffsetsTopicUnreadableError
 from pyspark_kafka_group.tools.command_base import (
     FOUND,
+    Command,
     connected,
     interval,
     polls,
@@ -39,6 +46,7 @@ from pyspark_kafka_group.tools.texts import (
     coordinator_text,
     diagnosis_text,
     group_text,
+    groups_text,
     sample_text,
     terminal_width,
 )
@@ -60,11 +68,15 @@ def describe(
     """Show the members, committed offsets and lag of GROUP.
 
     BEHIND is the age of the record at the committed offset. CATCH-UP is the time until the lag
-    is 0, at the rate of the last commits.
+    is 0, at the rate of the last commits. A group that keeps up has none.
+
+    LAG counts what the group can still read. Records that the brokers deleted before the group read
+    them have a line of their own.
 
     \b
     STATUS judges the lag by the last ten commits, as LinkedIn's Burrow does:
-      OK        no lag, or a lag that falls at times
+      OK        no lag, a lag that falls at times, or a group that keeps up: its
+                last commit has everything that the log had two commits ago
       WARN      the offset moves, but the lag never falls
       STALL     the group commits, but the offset does not move
       STOP      the group no longer commits
@@ -95,6 +107,30 @@ def _existing(inspection: Cluster, group: str) -> GroupView:
     view = view_group(inspection, group)
     view.check_exists()
     return view
+
+
+def _no_group(command: Command) -> Command:
+    return command
+
+
+@click.command()
+@partial(connected, group=_no_group)
+def groups(inspection: Cluster, properties: dict[str, str], as_json: bool) -> None:
+    """List the groups of consumers, with their members and lag.
+
+    Groups that this user may not describe are not shown.
+
+    \b
+    Examples:
+      kafka-group groups -b localhost:9092
+      kafka-group groups --profile prod --json | jq 'select(.lag > 0)'
+    """
+    del properties
+    documents = [
+        listed_group_document(patiently(partial(view_group, inspection, name)))
+        for name in patiently(inspection.group_ids)
+    ]
+    show(documents, as_json, lambda: groups_text(documents, width=terminal_width()))
 
 
 @click.command()
@@ -176,8 +212,8 @@ def watch(
 ) -> None:
     """Show GROUP live: owners, lag, rates and rebalances.
 
-    IN/S and OUT/S are offsets per second since the poll before: how fast the log grows, and how
-    fast the group commits. The partitions with the largest lag come first. A rebalance between two
+    IN/S and OUT/S are offsets per second over the last 30 s, or the last three commits: how fast the
+    log grows, and how fast the group commits. The partitions with the largest lag come first. A rebalance between two
     polls may not be counted.
 
     Press Ctrl-C to stop. With --json there is one object a line for each poll.

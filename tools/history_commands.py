@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import click
 
@@ -31,8 +33,14 @@ from pyspark_kafka_group.tools.command_base import (
 from pyspark_kafka_group.tools.texts import HISTORY, INCIDENTS, polled_widths, table, terminal_width
 
 
+def _checked(options: dict[str, Any]) -> dict[str, Any]:
+    if options["count"] is not None and options["poll"] is None:
+        raise ConfigurationError("--count works with --poll only. Give both, or neither.")
+    return options
+
+
 @click.command()
-@connected
+@partial(connected, prepare=_checked)
 @topics_option
 @click.option(
     "--poll",
@@ -70,8 +78,6 @@ def history(
       kafka-group history -b localhost:9092 --topics orders:0,2 --json orders-etl
       kafka-group history --profile hubs --poll 5 orders-etl
     """
-    if count is not None and poll is None:
-        raise ConfigurationError("--count works with --poll only. Give both, or neither.")
     if poll is not None:
         patiently(lambda: check_exist(inspection, topics))
         polled = (entry for entry in _polled(inspection, group, poll, count) if is_chosen(topics, *entry.tp))

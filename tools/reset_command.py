@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.request_errors import CommitUnclearError
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.offsets.reset_note import ResetNote
-from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, parse_offsets, parse_target
+from pyspark_kafka_group.tools.analysis.arguments import parse_offsets, parse_target
 from pyspark_kafka_group.tools.analysis.documents import reset_document
 from pyspark_kafka_group.tools.analysis.group_checks import GroupInUseError, listed
 from pyspark_kafka_group.tools.analysis.group_view import patiently
@@ -39,31 +39,42 @@ def executed(command: Command) -> Command:
     @wraps(command)
     def run(*, dry_run: bool, execute: bool, **options: Any) -> None:
         if dry_run and execute:
-            raise ConfigurationError("--dry-run and --execute contradict each other. Give one of them.")
+            fail("--dry-run and --execute contradict each other. Give one of them.")
         command(execute=execute, **options)
 
     return run
 
 
+def _request_of(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of ``reset`` with the request that they mean."""
+    to, to_group, to_file = (options.pop(name) for name in ("to", "to_group", "to_file"))
+    if sum(source is not None for source in (to, to_group, to_file)) != 1:
+        raise ConfigurationError("the new offsets are missing. Give one of --to, --to-group and --to-file.")
+    request = ResetRequest(
+        target=None if to is None else parse_target(to, now_ms=int(time.time() * 1000)),
+        other_group=to_group,
+        offsets=None if to_file is None else parse_offsets(_text_of(to_file), source=to_file),
+        wanted=options.pop("topics"),
+        allow_new_topics=options.pop("allow_new_topics"),
+    )
+    return {**options, "request": request}
+
+
 @click.command()
-@connected
+@executed
+@partial(connected, prepare=_request_of)
 @click.option("--to", metavar="WHERE", help="start, end, start+N, end-N, N, +N, -N, or @TIME.")
 @click.option("--to-group", metavar="OTHER", help="The offsets of another group.")
 @click.option("--to-file", metavar="FILE", help="The offsets of a JSON file.")
 @topics_option
 @click.option("--allow-new-topics", is_flag=True, help="Allow topics that the group has never committed.")
-@executed
 def reset(
     *,
     inspection: Cluster,
     properties: dict[str, str],
     group: str,
     as_json: bool,
-    to: str | None,
-    to_group: str | None,
-    to_file: str | None,
-    topics: PartitionChoice,
-    allow_new_topics: bool,
+    request: ResetRequest,
     execute: bool,
 ) -> None:
     """Set the committed offsets of GROUP. The group must have no members.
@@ -96,15 +107,6 @@ def reset(
       kafka-group reset --profile prod --to-group orders-etl-old orders-etl
     """
     del properties
-    if sum(source is not None for source in (to, to_group, to_file)) != 1:
-        raise ConfigurationError("the new offsets are missing. Give one of --to, --to-group and --to-file.")
-    request = ResetRequest(
-        target=None if to is None else parse_target(to, now_ms=int(time.time() * 1000)),
-        other_group=to_group,
-        offsets=None if to_file is None else parse_offsets(_text_of(to_file), source=to_file),
-        wanted=topics,
-        allow_new_topics=allow_new_topics,
-    )
     set_offsets(inspection, group, patiently(lambda: plan(inspection, group, request)), execute, as_json)
 
 

@@ -16,6 +16,9 @@ from pyspark_kafka_group.tools.analysis.offsets_topic import OFFSETS_TOPIC
 _PARAGRAPH = 80
 """Width of wrapped text."""
 
+_NAMED = 8
+"""Maximum number of partitions that a line names."""
+
 _GAP = "  "
 _SHORTEST = 8
 _CUT = "…"
@@ -146,7 +149,7 @@ _PARTITION = TextColumn("PARTITION", "partition")
 _OFFSET = TextColumn("CURRENT-OFFSET", "committed_offset")
 _LAG = TextColumn("LAG", "lag")
 _BEHIND = TextColumn("BEHIND", lambda doc: brief(doc["lag_seconds"]))
-_CATCH_UP = TextColumn("CATCH-UP", lambda doc: brief(doc["catch_up_seconds"]))
+_CATCH_UP = TextColumn("CATCH-UP", lambda doc: brief(doc["catch_up_seconds"] or None))
 _STATUS = TextColumn("STATUS", lambda doc: None if doc["status"] == "NOTFOUND" else doc["status"], Style.WORD)
 _CLIENT = TextColumn("CLIENT-ID", "client_id", Style.TEXT)
 
@@ -173,13 +176,33 @@ _LIVE = (
 def group_text(document: Document, *, wide: bool = False, width: int | None = None) -> list[str]:
     """Return the lines of ``describe``."""
     count = _count(len(document["members"]), "member")
-    first = f"{clean(document['group'])}: {document['state']}, {document['protocol']} protocol, {count}"
+    first = f"{clean(document['group'])}: {document['state']}, {_protocol(document)}, {count}"
     first += f", lag {document['lag']}" + (f", {document['status']}" if document["status"] else "")
     where = f"coordinator: {_broker(document['coordinator'])}"
-    lines = [first, *_in_time(document), *_held_back(document), where, ""]
+    lines = [first, *_in_time(document), *_unread(document), *_held_back(document), where, ""]
     if not document["partitions"]:
         return [*lines, "The group has no committed offsets, and its members have no partitions."]
     return [*lines, *table(_WIDE if wide else _NARROW, document["partitions"], width=None if wide else width)]
+
+
+def _protocol(document: Document) -> str:
+    assignor = document["assignor"]
+    return f"{document['protocol']} protocol" + (f" ({clean(assignor)})" if assignor else "")
+
+
+def _unread(document: Document) -> list[str]:
+    """Return lines for records that nobody reads now, and for those that nobody can read any more."""
+    lines = []
+    if document["lag"] and not document["members"]:
+        lines.append("no members: the records wait until one starts")
+    expired = [f"{part['topic']}-{part['partition']}" for part in document["partitions"] if part["expired"]]
+    if expired:
+        offsets = _count(document["expired"], "offset")
+        lines.append(
+            f"expired: the brokers deleted {offsets} before the group read them, and they are not part of the lag "
+            f"({clean(', '.join(expired[:_NAMED]))}{' ...' if len(expired) > _NAMED else ''})"
+        )
+    return lines
 
 
 def _in_time(document: Document) -> list[str]:
@@ -205,7 +228,7 @@ def sample_text(document: Document, *, interval: float, width: int | None = None
     count = _count(len(document["members"]), "member")
     rates = [clean(_rate(document[key])) for key in ("produced_per_second", "consumed_per_second")]
     lines = [
-        f"{clean(document['group'])}: {document['state']}, {document['protocol']} protocol, {count}",
+        f"{clean(document['group'])}: {document['state']}, {_protocol(document)}, {count}",
         ", ".join([f"lag {document['lag']}", *_in_time(document)]),
         f"in {rates[0]}/s, out {rates[1]}/s, rebalances: {document['rebalances']}",
         f"{to_seconds(document['time'])} UTC, every {interval:g} s",
@@ -214,6 +237,23 @@ def sample_text(document: Document, *, interval: float, width: int | None = None
         lines.append(f"the cluster does not answer now: {clean(document['error'])}")
     parts = sorted(document["partitions"], key=lambda part: -1 if part["lag"] is None else part["lag"], reverse=True)
     return [*(line if width is None else cut(line, width) for line in lines), "", *table(_LIVE, parts, width=width)]
+
+
+_GROUPS = (
+    TextColumn("GROUP", "group", Style.TEXT),
+    TextColumn("STATE", "state", Style.WORD),
+    TextColumn("PROTOCOL", "protocol", Style.WORD),
+    TextColumn("MEMBERS", "members"),
+    TextColumn("LAG", "lag"),
+    TextColumn("TOPICS", lambda doc: ", ".join(doc["topics"]) or None, Style.TEXT),
+)
+
+
+def groups_text(documents: Sequence[Document], *, width: int | None = None) -> list[str]:
+    """Return the lines of ``groups``."""
+    if not documents:
+        return ["The cluster has no groups of consumers that this user may see."]
+    return table(_GROUPS, documents, width=width)
 
 
 def coordinator_text(document: Document) -> list[str]:

@@ -96,6 +96,62 @@ class DescribedGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A group that a broker coordinates.
+
+    Attributes
+    ----------
+    group_id : str
+        The group.
+    protocol_type : str
+        The type of its members; empty for a group that only has offsets.
+    kind : str
+        ``Classic``, ``Consumer``, ``Share`` or ``Streams``; empty if the broker does not know kinds.
+    """
+
+    group_id: str
+    protocol_type: str
+    kind: str = ""
+
+    @property
+    def is_of_consumers(self) -> bool:
+        """Whether its members, if it has any, are consumers."""
+        return self.protocol_type in (_CONSUMERS, "") and self.kind in ("Classic", "Consumer", "")
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups(Request[tuple[int, list[ListedGroup]]]):
+    """Requests the groups that a broker coordinates, with an error code."""
+
+    api = Api(16, "ListGroups", 3, 5, flexible=3, since="2.4")
+
+    def write(self, out: Writer, version: int) -> None:
+        """Write the fields of the request: no state and no kind is left out."""
+        if version >= 4:
+            out.array([], out.text)
+        if version >= 5:
+            out.array([], out.text)
+        out.end()
+
+    def read(self, answer: Reader, version: int) -> tuple[int, list[ListedGroup]]:
+        """Read the fields of the answer."""
+
+        def group() -> ListedGroup:
+            group_id, protocol_type = answer.text(), answer.text()
+            if version >= 4:
+                answer.text()  # the state, which is asked with the members
+            kind = answer.text() if version >= 5 else ""
+            answer.end()
+            return ListedGroup(group_id, protocol_type, kind)
+
+        answer.int32()  # throttle time
+        error = answer.int16()
+        groups = answer.array(group)
+        answer.end()
+        return error, groups
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeGroups(Request[DescribedGroup]):
     """Requests one classic group.  A group that does not exist, or is of another kind, has the state Dead."""
 

@@ -13,9 +13,9 @@ _PARTITION = "group STRING, topic STRING, partition INT"
 _OWNER = "member_id STRING, client_id STRING, host STRING"
 
 VIEWS = {
-    "lag": f"{_PARTITION}, committed_offset BIGINT, log_end_offset BIGINT, lag BIGINT, lag_seconds DOUBLE, "
-    f"catch_up_seconds DOUBLE, leader_epoch INT, metadata STRING, query_id STRING, {_OWNER}, status STRING, "
-    "problem STRING",
+    "lag": f"{_PARTITION}, committed_offset BIGINT, log_end_offset BIGINT, lag BIGINT, expired BIGINT, "
+    f"lag_seconds DOUBLE, catch_up_seconds DOUBLE, leader_epoch INT, metadata STRING, query_id STRING, "
+    f"{_OWNER}, status STRING, problem STRING",
     "members": "group STRING, state STRING, protocol STRING, member_id STRING, group_instance_id STRING, "
     "client_id STRING, host STRING, member_epoch INT, assignment ARRAY<STRUCT<topic: STRING, partition: INT>>",
     "history": f"{_PARTITION}, time TIMESTAMP, move STRING, previous_offset BIGINT, committed_offset BIGINT, "

@@ -143,7 +143,7 @@ def test_a_group_with_members_is_1(broker: FakeBroker, tmp_path: Path) -> None:
     broker.answers[CLASSIC] = answers.classic_group(DescribedGroup(0, "", "Stable", None, (MEMBER,)))
     found = import_from(broker, write_checkpoint(tmp_path, offsets(3, 4, 5)), "--execute")
     assert (found.exit_code, found.stdout) == (1, "")
-    assert "app at /10.0.0.1 (m-1). Nothing was changed. Stop the members first" in found.stderr
+    assert "app at 10.0.0.1. Nothing was changed. Stop the members first" in found.stderr
     assert "OffsetCommit" not in broker.kinds()
 
 

@@ -20,16 +20,29 @@ from pyspark_kafka_group.tools.analysis import group_view
 from pyspark_kafka_group.tools.analysis.arguments import parse_partitions
 from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode
 from pyspark_kafka_group.tools.commands import kafka_group
-from pyspark_kafka_group.wire.describe_requests import DescribedGroup
+from pyspark_kafka_group.wire.describe_requests import DescribedGroup, ListedGroup, ListGroups
 from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator
 from pyspark_kafka_group.wire.types import TopicPartition
 from tests.tools.analysis import records
 from tests.tools.analysis.spark_checkpoints import KAFKA, write_checkpoint
 from tests.wire import answers
 from tests.wire.fake_broker import FakeBroker
-from tests.wire.fake_group import CLASSIC, CONSUMER, FETCH, METADATA, classic, fake_group, fetched, topic_metadata
+from tests.wire.fake_group import (
+    CLASSIC,
+    CONSUMER,
+    FETCH,
+    LIST,
+    METADATA,
+    classic,
+    coordinator,
+    fake_group,
+    fetched,
+    logs,
+    topic_metadata,
+)
 
 GROUP_REFUSED = 30
+LISTED = ListGroups.api.key
 
 ASKING = [
     name
@@ -42,6 +55,8 @@ ASKING = [
 def required(command: str, folder: Path) -> tuple[str, ...]:
     """Return the arguments that a command needs beside the servers, for the group ``etl``."""
     match command:
+        case "groups":
+            return ()
         case "reset":
             return ("--to", "start", "etl")
         case "import-checkpoint":
@@ -84,6 +99,69 @@ def test_a_group_that_does_not_exist_is_1_and_said_alike_by_all_commands(
         assert f"The cluster does not know the group '{name}'. Check its name." in found.stderr, command
 
 
+def test_the_name_of_a_group_that_is_near_is_suggested(broker: FakeBroker) -> None:
+    listed = [
+        ListedGroup("orders-etl", "consumer"),
+        ListedGroup("c", "connect"),
+        ListedGroup("orders-share", "", "Share"),
+    ]
+    broker.answers |= {CLASSIC: classic("Dead"), FETCH: fetched({}), LISTED: answers.groups(0, listed)}
+    broker.answers[FindCoordinator.api.key] = coordinator(broker, "order-etl")
+    found = run("describe", "-b", str(broker.address), "order-etl")
+    assert found.exit_code == 1
+    assert "Did you mean 'orders-etl'?" in found.stderr
+    broker.answers[FindCoordinator.api.key] = coordinator(broker, "payments")
+    assert "'kafka-group groups' lists the groups." in run("doctor", "-b", str(broker.address), "payments").stderr
+
+
+def test_groups_are_listed_with_their_members_and_lag(broker: FakeBroker) -> None:
+    listed = [ListedGroup("etl", "consumer"), ListedGroup("connect-sink", "connect"), ListedGroup("s", "", "Streams")]
+    broker.answers[LISTED] = answers.groups(0, listed)
+    found = run("groups", "-b", str(broker.address))
+    assert (found.exit_code, found.stderr) == (0, "")
+    head, line = found.stdout.splitlines()
+    assert head.split() == ["GROUP", "STATE", "PROTOCOL", "MEMBERS", "LAG", "TOPICS"]
+    assert line.split() == ["etl", "Empty", "classic", "0", "4", "orders"]
+    document = json.loads(run("groups", "--json", "-b", str(broker.address)).stdout)
+    assert document == {
+        "group": "etl",
+        "state": "Empty",
+        "protocol": "classic",
+        "members": 0,
+        "topics": ["orders"],
+        "lag": 4,
+    }
+    broker.answers[LISTED] = answers.groups(0, [])
+    assert "no groups of consumers" in run("groups", "-b", str(broker.address)).stdout
+
+
+def test_arguments_are_checked_before_the_cluster_is_asked(tmp_path: Path) -> None:
+    """Regression: with a closed port, each of these only said that the cluster does not answer."""
+    for arguments, said in (
+        (("reset", "etl"), "the new offsets are missing"),
+        (("reset", "--to", "yesterday", "etl"), "--to 'yesterday' is not valid"),
+        (("reset", "--to-file", str(tmp_path / "none"), "etl"), "No such file"),
+        (("reset", "--to", "start", "--dry-run", "--execute", "etl"), "contradict each other"),
+        (("import-checkpoint", "--group", "etl", str(tmp_path / "none")), "none"),
+        (("history", "--count", "3", "etl"), "--count works with --poll only"),
+    ):
+        found = run(*arguments, "-b", "127.0.0.1:1")
+        assert found.exit_code == 2, arguments
+        assert said in found.stderr, arguments
+        assert "does not answer" not in found.stderr, arguments
+
+
+def test_offsets_that_expired_are_no_lag(broker: FakeBroker) -> None:
+    """Regression: they counted as records to read, for ever if the topic was idle."""
+    broker.answers[LIST] = logs({TopicPartition("orders", 0): 9}, {TopicPartition("orders", 0): 7})
+    found = run("describe", "--no-status", "-b", str(broker.address), "etl").stdout.splitlines()
+    assert found[0] == "etl: Empty, classic protocol, 0 members, lag 2"
+    assert "no members: the records wait until one starts" in found
+    assert any("the brokers deleted 2 offsets before the group read them" in line for line in found)
+    document = json.loads(run("describe", "--no-status", "--json", "-b", str(broker.address), "etl").stdout)
+    assert (document["lag"], document["expired"], document["partitions"][0]["expired"]) == (2, 2, 2)
+
+
 def test_groups_of_another_kind_are_2_and_nothing_is_said_about_their_members(broker: FakeBroker) -> None:
     """Regression: a running group of Kafka Streams was Dead and had no members, and a share group did not exist."""
     other = DescribedGroup(69, "Group etl is not a consumer group.", "", 0, ())
@@ -106,8 +184,9 @@ def test_a_group_that_has_never_committed_exists(broker: FakeBroker, monkeypatch
 @pytest.mark.parametrize(
     ("topics", "said"),
     [
-        ("payments", "The topic 'payments' does not exist. Check its name, or leave it out with --topics."),
-        ("orders:7", "orders-7 does not exist. Check the names, or leave them out with --topics."),
+        ("payments", "The topic 'payments' does not exist. Check its name, or choose other topics with --topics."),
+        ("ordres", "The topic 'ordres' does not exist. Did you mean 'orders'?"),
+        ("orders:7", "orders-7 does not exist. Check the numbers, or choose other partitions with --topics."),
     ],
 )
 def test_a_topic_that_does_not_exist_is_2_and_said_alike_by_all_commands(
@@ -128,7 +207,7 @@ def test_a_missing_right_on_the_group_is_2_and_said_alike_by_all_commands(broker
     broker.answers |= {
         FindCoordinator.api.key: answers.coordinator(Coordinator(GROUP_REFUSED, "", broker.address), "etl")
     }
-    for command in ASKING:
+    for command in [name for name in ASKING if name != "groups"]:
         found = run(command, "-b", str(broker.address), *required(command, tmp_path))
         assert (found.exit_code, found.stdout) == (2, ""), command
         assert "kafka-group: The user of this connection may not use the group 'etl'" in found.stderr, command
@@ -232,7 +311,7 @@ def test_every_command_that_asks_a_cluster_knows_the_same_connection_and_json() 
             continue  # it starts a Kafka, or reads event logs
         options = {option for parameter in command.params for option in parameter.opts}
         assert {"--bootstrap-server", "--config", "--profile", "--json"} <= options, name
-        assert options & {"group", "--group"}, name
+        assert options & {"group", "--group"} or name == "groups", name
 
 
 COMPLETION = {

@@ -144,7 +144,7 @@ def test_a_group_with_members_is_1_and_they_are_named(broker: FakeBroker) -> Non
     broker.answers[CLASSIC] = answers.classic_group(DescribedGroup(0, "", "Stable", None, members))
     found = run(broker, "--to", "start", "--execute")
     assert (found.exit_code, found.stdout) == (1, "")
-    assert "app at /10.0.0.0 (m-0), app at /10.0.0.1 (m-1)" in found.stderr
+    assert "app at 10.0.0.0, app at 10.0.0.1" in found.stderr
     assert "Nothing was changed" in found.stderr
     broker.answers[CLASSIC] = classic("PreparingRebalance")
     assert run(broker, "--to", "start", "--execute").exit_code == 1

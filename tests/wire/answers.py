@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Concatenate, ParamSpec
 
-from pyspark_kafka_group.wire.describe_requests import DescribedGroup, DescribedMember
+from pyspark_kafka_group.wire.describe_requests import DescribedGroup, DescribedMember, ListedGroup
 from pyspark_kafka_group.wire.fields import Writer
 from pyspark_kafka_group.wire.group_requests import Coordinator, FetchedOffset, FetchedOffsets
 from pyspark_kafka_group.wire.offset_transactions import InitializedProducer
@@ -213,6 +213,21 @@ def consumer_assignment(partitions: Sequence[TopicPartition]) -> bytes:
     write_by_topic(out, dict.fromkeys(partitions), lambda number, _: out.int32(number))
     out.data(b"user data")
     return bytes(out)
+
+
+@_answer
+def groups(out: Writer, version: int, error: int, found: Sequence[ListedGroup]) -> None:
+    def group(item: ListedGroup) -> None:
+        out.text(item.group_id)
+        out.text(item.protocol_type)
+        if version >= 4:
+            out.text("Stable")
+        if version >= 5:
+            out.text(item.kind)
+        out.end()
+
+    out.int16(error)
+    out.array(found, group)
 
 
 @_answer

@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark_kafka_group.wire import messages
 from pyspark_kafka_group.wire.config_requests import DescribeConfigs
-from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribeGroups
+from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribeGroups, ListGroups
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.group_requests import FindCoordinator, OffsetCommit, OffsetFetch
 from pyspark_kafka_group.wire.offset_transactions import (
@@ -38,6 +38,7 @@ REQUESTS: tuple[type[Request[Any]], ...] = (
     FindCoordinator,
     OffsetFetch,
     OffsetCommit,
+    ListGroups,
     DescribeGroups,
     ConsumerGroupDescribe,
     DescribeConfigs,
@@ -70,6 +71,13 @@ class Asked:
     version: int
     client_id: str
     body: bytes
+
+
+@dataclass
+class ByRequest:
+    """An answer that depends on the request."""
+
+    of: Callable[[Asked], Any]
 
 
 @dataclass
@@ -124,8 +132,8 @@ class FakeBroker:
         """Return the answer to a request, in one of the forms above."""
         answer = self.answers.get(asked.api, SILENCE)
         if isinstance(answer, list):
-            return answer.pop(0) if len(answer) > 1 else answer[0]
-        return answer
+            answer = answer.pop(0) if len(answer) > 1 else answer[0]
+        return answer.of(asked) if isinstance(answer, ByRequest) else answer
 
     def secured(self, client: socket.socket) -> socket.socket:
         """Return the socket for a client that has connected."""

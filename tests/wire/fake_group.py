@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -14,6 +15,7 @@ from pyspark_kafka_group.wire.group_requests import (
     OffsetFetch,
 )
 from pyspark_kafka_group.wire.topic_requests import (
+    LOG_START,
     ClusterMetadata,
     ListedOffset,
     ListOffsets,
@@ -23,7 +25,7 @@ from pyspark_kafka_group.wire.topic_requests import (
 )
 from pyspark_kafka_group.wire.types import TopicPartition
 from tests.wire import answers
-from tests.wire.fake_broker import Answer, FakeBroker
+from tests.wire.fake_broker import Answer, ByRequest, FakeBroker
 
 NO_GROUP = 69
 FETCH, LIST, METADATA = OffsetFetch.api.key, ListOffsets.api.key, Metadata.api.key
@@ -62,7 +64,7 @@ def fake_group(topic: str, committed: Sequence[int], end: int) -> Iterator[FakeB
             CONSUMER: answers.consumer_group(DescribedGroup(NO_GROUP, "", "", 0, ())),
             CLASSIC: classic("Empty"),
             FETCH: fetched(parts),
-            LIST: listed(dict.fromkeys(parts, end)),
+            LIST: logs(dict.fromkeys(parts, end)),
         }
         yield broker
 
@@ -89,6 +91,12 @@ def fetched(offsets: Mapping[TopicPartition, int], *, epoch: int = -1, error: in
     """Return an answer with committed offsets; -1 for none."""
     found = {tp: FetchedOffset(error, offset, epoch if offset >= 0 else -1, "") for tp, offset in offsets.items()}
     return answers.offsets(FetchedOffsets(0, found))
+
+
+def logs(ends: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int] | None = None) -> ByRequest:
+    """Return the ends of logs, or their starts if the request asks for these: by default 0."""
+    begin = {tp: (starts or {}).get(tp, 0) for tp in ends}
+    return ByRequest(lambda asked: listed(begin if struct.pack(">q", LOG_START) in asked.body else ends))
 
 
 def listed(offsets: Mapping[TopicPartition, int], time_ms: int = -1) -> Answer:

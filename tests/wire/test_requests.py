@@ -16,6 +16,8 @@ from pyspark_kafka_group.wire.describe_requests import (
     DescribedGroup,
     DescribedMember,
     DescribeGroups,
+    ListedGroup,
+    ListGroups,
     assigned_partitions,
     subscribed_topics,
 )
@@ -79,6 +81,7 @@ ASKED: dict[str, Request[Any]] = {
         OffsetFetch("g", [TP], require_stable=True),
         OffsetCommit("g", "m", 2, "i", {TP: OffsetToCommit(5, 6, "x")}),
         DescribeConfigs(TOPIC, ("t",)),
+        ListGroups(),
         DescribeGroups("g"),
         ConsumerGroupDescribe("g"),
         DescribeProducers((TP,)),
@@ -132,6 +135,9 @@ BYTES = {
     ("DescribeConfigs", 2): "00000001 02 0001 74 ffffffff 00",
     ("DescribeConfigs", 3): "00000001 02 0001 74 ffffffff 00 00",
     ("DescribeConfigs", 4): "02 02 02 74 00 00 00 00 00",
+    ("ListGroups", 3): "00",
+    ("ListGroups", 4): "01 00",
+    ("ListGroups", 5): "01 01 00",
     ("DescribeGroups", 5): "02 02 67 00 00",
     ("ConsumerGroupDescribe", 0): "02 02 67 00 00",
     ("ConsumerGroupDescribe", 1): "02 02 67 00 00",
@@ -244,6 +250,10 @@ def answer_of(name: str, version: int) -> st.SearchStrategy[tuple[Any, Answer]]:
             producers = st.lists(st.builds(ActiveProducer, int64s, int64s, int64s), max_size=3).map(tuple)
             of_partitions = st.dictionaries(partitions, st.builds(PartitionProducers, int16s, producers), max_size=4)
             return of_partitions.map(lambda found: (found, answers.producers(found)))
+        case "ListGroups":
+            kinds = texts if version >= 5 else st.just("")
+            listed_groups = st.lists(st.builds(ListedGroup, texts, texts, kinds), max_size=3)
+            return st.tuples(int16s, listed_groups).map(lambda found: (found, answers.groups(*found)))
         case "DescribeGroups":
             return groups_of(name, version).map(lambda found: (found, answers.classic_group(found)))
         case "DescribeTransactions":

@@ -31,14 +31,28 @@ def group_document(view: GroupView) -> Document:
         "group": view.group,
         "state": view.description.state,
         "protocol": view.description.protocol.value,
+        "assignor": view.description.assignor or None,
         "group_epoch": view.description.epoch,
         "coordinator": _coordinator(view.coordinator),
         "lag": view.lag,
+        "expired": view.expired,
         "lag_seconds": seconds(view.lag_seconds),
         "catch_up_seconds": seconds(view.catch_up_seconds),
         "status": view.status.name if view.status is not None else None,
         "partitions": [_partition(view.group, part) for part in view.partitions],
         "members": [_member(member) for member in view.description.members],
+    }
+
+
+def listed_group_document(view: GroupView) -> Document:
+    """Return the document of one group of ``groups``."""
+    return {
+        "group": view.group,
+        "state": view.description.state,
+        "protocol": view.description.protocol.value,
+        "members": len(view.description.members),
+        "topics": sorted({part.tp.topic for part in view.partitions}),
+        "lag": view.lag,
     }
 
 
@@ -176,6 +190,7 @@ def _partition(group: str, part: PartitionView) -> Document:
         "committed_offset": part.committed_offset,
         "log_end_offset": part.log_end_offset,
         "lag": part.lag,
+        "expired": part.expired,
         "lag_seconds": seconds(part.lag_seconds),
         "catch_up_seconds": seconds(part.catch_up_seconds),
         "leader_epoch": part.leader_epoch,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from pyspark_kafka_group.cluster.cluster import Cluster
@@ -27,7 +28,7 @@ class GroupInUseError(GroupError):
     """The group has members, or its assignment is in progress.  Only its members may commit."""
 
     def __init__(self, group_id: str, description: GroupDescription) -> None:
-        members = [f"{member.client_id} at {member.host} ({member.member_id})" for member in description.members]
+        members = [f"{member.client_id} at {member.host.lstrip('/')}" for member in description.members]
         who = named(members) if members else "none yet; it is being assigned"
         super().__init__(
             f"The group {group_id!r} is in use (state {description.state}). Its members: {who}. Nothing was changed. "
@@ -47,13 +48,13 @@ def check_exist(inspection: Cluster, wanted: PartitionChoice) -> Mapping[str, To
     topics = inspection.topics([*wanted])
     for name, numbers in sorted(wanted.items()):
         if name not in topics:
-            raise ConfigurationError(
-                f"The topic {name!r} does not exist. Check its name, or leave it out with --topics."
-            )
+            near = near_names(name, inspection.all_topics())
+            hint = f"Did you mean {near}?" if near else "Check its name, or choose other topics with --topics."
+            raise ConfigurationError(f"The topic {name!r} does not exist. {hint}")
         absent = sorted(TopicPartition(name, n) for n in (numbers or frozenset()) - topics[name].leader_epochs.keys())
         if absent:
             raise ConfigurationError(
-                f"{listed(absent)} does not exist. Check the names, or leave them out with --topics."
+                f"{listed(absent)} does not exist. Check the numbers, or choose other partitions with --topics."
             )
     return topics
 
@@ -118,6 +119,11 @@ def listed(partitions: Collection[TopicPartition]) -> str:
         f"{topic} ({len(numbers or ())} partition{'' if len(numbers or ()) == 1 else 's'})"
         for topic, numbers in sorted(choice_of(partitions).items())
     )
+
+
+def near_names(name: str, known: Iterable[str]) -> str:
+    """Return the known names that are near a mistyped one, as a text; empty if none is."""
+    return " or ".join(repr(near) for near in difflib.get_close_matches(name, [*known], n=3, cutoff=0.6))
 
 
 def named(items: Sequence[object]) -> str:

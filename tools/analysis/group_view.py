@@ -57,10 +57,13 @@ def patiently(ask: Callable[[], T]) -> T:
 class UnknownGroupError(GroupError):
     """The cluster knows neither members nor offsets of the group."""
 
+    group_id: str
+
     def __init__(self, group_id: str) -> None:
         super().__init__(
             f"The cluster does not know the group {group_id!r}. Check its name. Kafka deletes a group that has no "
-            f"members and no offsets."
+            f"members and no offsets.",
+            group_id=group_id,
         )
 
 
@@ -96,6 +99,8 @@ class PartitionView:
         Its leader epoch.
     metadata : str or None
         Its metadata; None without an offset.
+    log_start_offset : int or None
+        The log start; None if no leader answers, or there is no lag.
     log_end_offset : int or None
         The log end, open and aborted transactions included; None if no leader answers.
     owner : Member or None
@@ -115,6 +120,7 @@ class PartitionView:
     committed_offset: int | None
     leader_epoch: int | None = None
     metadata: str | None = None
+    log_start_offset: int | None = None
     log_end_offset: int | None = None
     owner: GroupMember | None = None
     status: Status | None = None
@@ -124,13 +130,20 @@ class PartitionView:
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets after the committed one, as Kafka's own tool counts; None if unknown.
+        """The number of offsets that the group can still read; None if unknown.
 
-        Negative if the committed offset is beyond the log end.
+        Negative if the committed offset is beyond the log end.  Kafka's own tool also counts expired offsets.
         """
         if self.committed_offset is None or self.log_end_offset is None:
             return None
-        return self.log_end_offset - self.committed_offset
+        return self.log_end_offset - self.committed_offset - (self.expired or 0)
+
+    @property
+    def expired(self) -> int | None:
+        """The number of offsets that the brokers deleted before the group read them; None if unknown."""
+        if self.committed_offset is None or self.log_end_offset is None:
+            return None
+        return max(0, (self.log_start_offset or 0) - self.committed_offset)
 
     @property
     def query_id(self) -> str | None:
@@ -165,6 +178,11 @@ class GroupView:
         return sum(max(0, partition.lag) for partition in self.partitions if partition.lag is not None)
 
     @property
+    def expired(self) -> int:
+        """The number of offsets that the brokers deleted before the group read them."""
+        return sum(part.expired or 0 for part in self.partitions)
+
+    @property
     def lag_seconds(self) -> float | None:
         """The time lag of the partition that is furthest behind; None if unknown for all of them."""
         return max((part.lag_seconds for part in self.partitions if part.lag_seconds is not None), default=None)
@@ -196,6 +214,8 @@ def view_group(inspection: Cluster, group_id: str) -> GroupView:
     owners = {tp: member for member in description.members for tp in member.assignment}
     partitions = sorted({*committed.found, *committed.failed, *owners})
     ends = inspection.log_ends(partitions, read_committed=False)
+    behind = [tp for tp, end in ends.found.items() if tp in committed.found and committed.found[tp].offset < end]
+    starts = inspection.log_starts(behind).found if behind else {}
     problems = {tp: problem for tp, problem in ends.failed.items() if problem not in GONE}
 
     def one(tp: TopicPartition) -> PartitionView:
@@ -205,6 +225,7 @@ def view_group(inspection: Cluster, group_id: str) -> GroupView:
             committed_offset=offset.offset if offset else None,
             leader_epoch=offset.leader_epoch if offset else None,
             metadata=offset.metadata if offset else None,
+            log_start_offset=starts.get(tp),
             log_end_offset=ends.found.get(tp),
             owner=owners.get(tp),
             status=Status.HELDBACK if tp in problems else None,

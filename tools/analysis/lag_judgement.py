@@ -2,7 +2,8 @@
 
 Burrow looks at the last commits of a partition.  A lag is no problem while the committed offset moves, and a lag of
 zero is never one.  Rules, order and defaults are those of Burrow's evaluator
-(``core/internal/evaluator/caching.go``), with an allowed lag of 0.
+(``core/internal/evaluator/caching.go``), with an allowed lag of 0.  One exception: a group that keeps up is OK.  At a
+steady rate, lags at commits differ by chance, and never fall in one of six windows of three.
 
 Burrow samples log ends all the time, and this module has only one poll.  It takes the commits from
 ``__consumer_offsets``.  The log end at the time of a commit is the first record of that time or later, so the clocks of
@@ -61,7 +62,10 @@ class Point(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """The verdict on one partition, and the seconds until it has caught up; None if unknown or never."""
+    """The verdict on one partition, and the seconds until it has caught up.
+
+    They are 0 if it keeps up, and None if unknown or never.
+    """
 
     status: Status
     catch_up_seconds: float | None
@@ -160,6 +164,11 @@ def evaluate(window: Sequence[Point], recent_ends: Sequence[int], now: float) ->
     return Status.OK
 
 
+def keeps_up(window: Sequence[Point]) -> bool:
+    """Tell whether the last commit contains everything that the log had two commits ago."""
+    return len(window) >= _FEWEST and window[-1].offset >= window[-_FEWEST].offset + window[-_FEWEST].lag
+
+
 def group_status(partitions: Iterable[Status]) -> Status:
     """Return the verdict on a group: that on its worst partition, or ``ERR`` if that is worse than ``WARN``."""
     worst = max(partitions, default=Status.NOTFOUND)
@@ -212,8 +221,12 @@ def judge(
             points[tp].append(Point(commit.time_ms / 1000, commit.offset, max(0, end - commit.offset)))
     for tp in behind:
         status = _status(points[tp], [*recent[tp], log_ends[tp]], now_ms / 1000)
+        if keeps_up(points[tp]) and status in (Status.OK, Status.WARN):
+            verdicts[tp] = Judgement(Status.OK, 0.0)
+            continue
         # Two points right after commits: between commits any lag grows.  Without commits none falls.
-        seconds = catch_up_seconds(points[tp][0], points[tp][-1], lags[tp])
+        enough = len(points[tp]) >= _FEWEST
+        seconds = catch_up_seconds(points[tp][0], points[tp][-1], lags[tp]) if enough else None
         verdicts[tp] = Judgement(status, seconds if status in (Status.OK, Status.WARN) else None)
     return verdicts
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pyspark_kafka_group.cluster.group_description import GroupProtocol
+from pyspark_kafka_group.tools.analysis.group_checks import listed
 from pyspark_kafka_group.tools.doctor.facts import Finding, GroupFacts, Severity
 from pyspark_kafka_group.wire.describe_requests import DescribedMember
 
@@ -32,7 +33,17 @@ _NAMED = 4
 def eager_assignor(facts: GroupFacts) -> Iterator[Finding]:
     """Find an assignor with which each rebalance revokes all partitions of all members."""
     eager = facts.protocol is GroupProtocol.CLASSIC and facts.assignor in _EAGER
-    if eager and len(facts.members) > 1:
+    if eager and len(facts.members) == 1:
+        yield Finding(
+            Severity.NOTE,
+            "EAGER_ASSIGNOR",
+            f"group {facts.group}",
+            f"its only member, {client(facts.members[0])}, uses the assignor {facts.assignor!r}. Queries of this "
+            f"project are refused while it is a member, because they use cooperative-sticky",
+            "Stop it before you start a query of this group, give the query another kafka.group.id, or set "
+            "partition.assignment.strategy=cooperative-sticky in this member",
+        )
+    elif eager and facts.members:
         yield Finding(
             Severity.WARNING,
             "EAGER_ASSIGNOR",
@@ -145,6 +156,26 @@ def instance_ids(facts: GroupFacts) -> Iterator[Finding]:
             )
 
 
+def partitions_gone(facts: GroupFacts) -> Iterator[Finding]:
+    """Find members that have partitions which do not exist: their topic was created again with fewer."""
+    gone = {
+        tp: member
+        for member in facts.members
+        for tp in member.assignment
+        if tp.topic not in facts.cluster.missing_topics
+        and tp.partition >= facts.partition_counts.get(tp.topic, tp.partition + 1)
+    }
+    if gone:
+        yield Finding(
+            Severity.ERROR,
+            "PARTITIONS_GONE",
+            listed(gone),
+            f"{_texts({client(member) for member in gone.values()})} has them, and the topic no longer does: it was "
+            f"created again with fewer partitions. The group has not noticed, so members may not read the new topic",
+            "Start the members of the group again",
+        )
+
+
 def session_timeouts(facts: GroupFacts) -> Iterator[Finding]:
     """Find session timeouts so short that one late heartbeat counts as a death."""
     least = _HEARTBEATS * _DEFAULT_HEARTBEAT_MS
@@ -218,6 +249,7 @@ RULES = (
     subscriptions,
     idle_members,
     instance_ids,
+    partitions_gone,
     session_timeouts,
     poll_intervals,
     rebalances,

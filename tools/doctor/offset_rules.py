@@ -13,6 +13,9 @@ from pyspark_kafka_group.tools.doctor.member_rules import client
 _HELD_BACK_S = 120.0
 """By default a producer's transaction ends after 60 s at most (``transaction.timeout.ms``)."""
 
+_LEFT_ALONE_S = 60.0
+"""Age of an unread record from which a group without members is a fault.  A restart takes less."""
+
 _CLOSE = 0.7
 """A lag of this share of the retention leaves little time."""
 
@@ -56,6 +59,30 @@ def lag_status(facts: GroupFacts) -> Iterator[Finding]:
             f"STATUS HELDBACK: no leader answers ({', '.join(sorted({*problems.values()}))}), so nothing can be read",
             "Find out why the brokers that lead these partitions are down",
         )
+
+
+def no_members(facts: GroupFacts) -> Iterator[Finding]:
+    """Find records that wait for a group without members, before the lag's status shows it."""
+    waiting = {
+        tp: part
+        for tp, part in facts.partitions.items()
+        if part.committed_offset is not None and part.log_end is not None and part.committed_offset < part.log_end
+    }
+    if facts.members or not waiting or any(part.status is Status.STOP for part in waiting.values()):
+        return
+    age_s = max((part.lag_seconds or 0.0 for part in waiting.values()), default=0.0)
+    yield Finding(
+        Severity.WARNING if age_s > _LEFT_ALONE_S and not _is_scheduled(facts) else Severity.NOTE,
+        "NO_MEMBERS",
+        f"group {facts.group}",
+        f"the group has no members, and records of {listed(waiting)} wait. The oldest one is {age_s:.0f} s old",
+        "Start a member. A group of a scheduled job has members only while the job runs",
+    )
+
+
+def _is_scheduled(facts: GroupFacts) -> bool:
+    """Tell whether a bookmark has committed: its group has no members, ever."""
+    return facts.recent is not None and facts.recent.own_expiry
 
 
 def records_gone(facts: GroupFacts) -> Iterator[Finding]:
@@ -166,5 +193,5 @@ def _hours(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
 
 
-RULES = (lag_status, records_gone, beyond_the_end, records_go_soon, open_transactions, offsets_go_soon)
+RULES = (lag_status, no_members, records_gone, beyond_the_end, records_go_soon, open_transactions, offsets_go_soon)
 """In the order of findings."""

@@ -10,7 +10,7 @@ import pytest
 from pyspark_kafka_group.cluster.cluster_answers import GroupCoordinator
 from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.offsets.reset_note import ResetNote
-from pyspark_kafka_group.tools.analysis.group_samples import Rates, following
+from pyspark_kafka_group.tools.analysis.group_samples import GroupSample, Rates, following
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
 from pyspark_kafka_group.tools.analysis.history import Move, changes
 from pyspark_kafka_group.wire.types import Address, TopicPartition
@@ -33,19 +33,55 @@ def view(*parts: PartitionView, members: tuple[GroupMember, ...] = (MEMBER,), **
     )
 
 
-def test_rates_and_how_long_the_lag_lasts() -> None:
-    first = following(None, view(part(TP, 10, 100), part(OTHER, None, 5)), time_ms=1000)
-    assert (first.rates, first.rebalances, first.total) == ({}, 0, Rates(None, None))
-    second = following(first, view(part(TP, 50, 120), part(OTHER, None, 9)), time_ms=3000)
-    assert second.rates == {TP: Rates(20.0, 10.0), OTHER: Rates(None, 2.0)}
-    assert second.total == Rates(20.0, 12.0)
-    assert [p.catch_up_seconds for p in second.view.partitions] == [pytest.approx(7.0), None]
-    third = following(second, view(part(TP, 50, 130)), time_ms=4000)
-    assert third.view.partitions[0].catch_up_seconds is None, "it grows"
+def polled(*looks: tuple[float, int, int], lag_seconds: float = 0.0) -> list[GroupSample]:
+    """Return the samples of polls: each is a time in seconds, a committed offset and a log end."""
+    samples: list[GroupSample] = []
+    for second, committed, end in looks:
+        look = view(part(TP, committed, end, lag_seconds=lag_seconds))
+        samples.append(following(samples[-1] if samples else None, look, time_ms=int(second * 1000)))
+    return samples
+
+
+def steady(trigger_s: float, poll_s: float, until_s: float, late_s: float = 0.0) -> list[tuple[float, int, int]]:
+    """Return polls of a group that reads all of 100 records a second at each trigger."""
+    times = [n * poll_s for n in range(int(until_s / poll_s) + 1)]
+    return [(t, int((max(0.0, t - late_s) // trigger_s) * trigger_s * 100), int(t * 100)) for t in times]
+
+
+@pytest.mark.parametrize(("trigger_s", "poll_s"), [(5, 2), (5, 5), (1, 2), (10, 2), (60, 2), (0.5, 0.3)])
+def test_rates_of_a_steady_group_are_steady(trigger_s: float, poll_s: float) -> None:
+    """Regression: with triggers of 5 s and polls of 2 s, the group seemed to read 0/s and 250/s in turn."""
+    samples = polled(*steady(trigger_s, poll_s, 4 * trigger_s + 60), lag_seconds=trigger_s)
+    known = [rate for sample in samples[1:] if (rate := sample.rates[TP].consumed) is not None]
+    assert len(known) > len(samples) / 3
+    settled = known[len(known) // 3 :]
+    assert min(settled) >= 80
+    assert max(settled) <= 120
+    assert [sample.rates[TP].produced for sample in samples[1:]] == [pytest.approx(100, rel=0.02)] * (len(samples) - 1)
+    assert {sample.view.partitions[0].catch_up_seconds for sample in samples[2:]} <= {0.0, None}
+
+
+def test_a_group_that_stops_committing_has_a_rate_that_falls_to_0() -> None:
+    looks = steady(5, 2, 60)
+    last = looks[-1]
+    looks += [(last[0] + 2 * n, last[1], last[2] + 200 * n) for n in range(1, 60)]
+    rates = [sample.rates[TP].consumed for sample in polled(*looks)[1:]]
+    assert rates[-1] == pytest.approx(0, abs=15)
+    never = polled(*((float(t), 7, 7 + t) for t in range(40)))
+    assert [sample.rates[TP].consumed for sample in never[1:]] == [None] * 29 + [0.0] * 10
+
+
+def test_a_group_that_falls_behind_and_one_that_catches_up() -> None:
+    # It reads 200 a second, in commits of 200, and the log grows by 100.
+    catching = polled(*((float(t), 200 * t, 10_000 + 100 * t) for t in range(12)), lag_seconds=90.0)
+    assert catching[-1].view.partitions[0].catch_up_seconds == pytest.approx((10_000 - 1100) / 100)
+    falling = polled(*((float(t), 50 * t, 10_000 + 100 * t) for t in range(12)), lag_seconds=90.0)
+    assert falling[-1].view.partitions[0].catch_up_seconds is None
 
 
 def test_what_went_back_has_no_rate() -> None:
     first = following(None, view(part(TP, 50, 100)), time_ms=0)
+    assert (first.rates, first.rebalances, first.total) == ({}, 0, Rates(None, None))
     assert following(first, view(part(TP, 5, 100)), time_ms=1000).rates == {TP: Rates(None, 0.0)}
     assert following(first, view(part(TP, None, None)), time_ms=1000).rates == {TP: Rates(None, None)}
 

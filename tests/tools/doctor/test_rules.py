@@ -99,7 +99,6 @@ def timeouts(**of: Timeouts) -> RecentRecords:
 
 def test_a_healthy_group_is_left_alone() -> None:
     assert diagnose(HEALTHY) == []
-    assert diagnose(replace(HEALTHY, state="Empty", members=())) == []
     consumer = tuple(replace(m, speaks_classic=False) for m in HEALTHY.members)
     recent = timeouts(a=Timeouts(None, 300_000, "uniform"), b=Timeouts(None, 300_000, "uniform"))
     assert found(protocol=GroupProtocol.CONSUMER, assignor="", members=consumer, recent=recent) == []
@@ -119,13 +118,41 @@ def test_eager_assignors(assignor: str) -> None:
     assert (finding.code, finding.subject) == ("EAGER_ASSIGNOR", "group etl")
     assert repr(assignor) in finding.evidence
     assert "cooperative-sticky" in finding.remedy
-    assert found(assignor=assignor, recent=None, members=HEALTHY.members[:1]) == [], "nobody to take from"
+    alone = one(assignor=assignor, recent=None, members=HEALTHY.members[:1])
+    assert (alone.severity, alone.code) == (Severity.NOTE, "EAGER_ASSIGNOR"), "nobody to take from"
+    assert "app-a at /10.0.0.1" in alone.evidence
+    assert "refused" in alone.evidence
+    assert found(assignor=assignor, recent=None, members=(), partitions=partition(committed_offset=9)) == []
 
 
 def test_assignors_of_other_programs_are_no_finding() -> None:
     """Regression: each application of Kafka Streams was told to set cooperative-sticky, which it cannot."""
     for assignor in ("stream", "sessioned"):
         assert found(assignor=assignor, recent=None) == []
+
+
+def test_nobody_reads() -> None:
+    """Regression: right after its only query was killed, a group with lag was well."""
+    empty: dict[str, Any] = {"state": "Empty", "members": ()}
+    at_once = one(**empty)
+    assert (at_once.severity, at_once.code) == (Severity.NOTE, "NO_MEMBERS")
+    assert "orders-0" in at_once.evidence
+    old = partition(lag_seconds=61.0)
+    assert one(**empty, partitions=old).severity is Severity.WARNING
+    assert one(**empty, partitions=old, recent=lately(own_expiry=True)).severity is Severity.NOTE, "a bookmark"
+    assert found(**empty, partitions=partition(committed_offset=9)) == []
+    stopped = one(**empty, partitions=partition(lag_seconds=61.0, status=Status.STOP))
+    assert stopped.code == "COMMITS_STOPPED", "and only that"
+
+
+def test_members_of_partitions_that_no_longer_exist() -> None:
+    """Regression: a topic was created again with one of four partitions, and nothing was wrong."""
+    finding = one(members=(member("a", 0, 1, 2, 3),), partition_counts={"orders": 1})
+    assert (finding.severity, finding.code) == (Severity.ERROR, "PARTITIONS_GONE")
+    assert finding.subject == "orders-1, orders-2, orders-3"
+    assert "app-a at /10.0.0.1" in finding.evidence
+    gone = cluster(missing_topics=frozenset({"orders"}))
+    assert [f.code for f in found(members=(member("a", 0),), partition_counts={}, cluster=gone)] == ["UNKNOWN_TOPIC"]
 
 
 def test_mixed_assignors() -> None:
@@ -259,10 +286,12 @@ def test_open_transactions() -> None:
 def test_offsets_that_go_soon() -> None:
     assert one(cluster=cluster(broker={**BROKER, "offsets.retention.minutes": "60"})).code == "OFFSETS_RETENTION_SHORT"
     idle = lately(idle_seconds=6 * 24 * HOUR)
-    finding = one(state="Empty", members=(), recent=idle)
+    read = partition(committed_offset=9)
+    finding = one(state="Empty", members=(), recent=idle, partitions=read)
     assert finding.code == "OFFSETS_EXPIRE_SOON"
     assert found(recent=idle) == [], "it has members, and is only quiet"
-    assert found(state="Empty", members=(), recent=replace(idle, own_expiry=True)) == [], "regression: of a bookmark"
+    bookmark = replace(idle, own_expiry=True)
+    assert found(state="Empty", members=(), recent=bookmark, partitions=read) == [], "regression"
 
 
 def test_missing_rights() -> None:
@@ -326,4 +355,4 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_every_rule_is_asked() -> None:
-    assert len({*RULES}) == len(RULES) == 20
+    assert len({*RULES}) == len(RULES) == 22
