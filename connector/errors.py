@@ -22,6 +22,7 @@ from pyspark_kafka_group.offsets.errors import (
     UnknownTopicError,
 )
 from pyspark_kafka_group.stores.errors import (
+    DatabaseError,
     LakeConflictError,
     OtherGroupError,
     OtherTopicError,
@@ -38,6 +39,7 @@ __all__ = [
     "ConfigurationError",
     "DataError",
     "DataLossError",
+    "DatabaseError",
     "GroupError",
     "KafkaGroupError",
     "LakeConflictError",

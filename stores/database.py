@@ -13,12 +13,15 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.stores.errors import CopyError, PartitionsLockedError
+from pyspark_kafka_group.stores.errors import CopyError, DatabaseError, PartitionsLockedError
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
 _PSYCOPG = "postgresql+psycopg"
+# The longest time to connect.  libpq has no limit of its own, and an unreachable machine does not answer for minutes.
+_CONNECT_S = 30
+
 _LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's name for a wait that lock_timeout has ended
 _SQLITE_BUSY = 5  # the primary result code; extended ones have it in their lowest byte
 
@@ -120,13 +123,15 @@ class Database:
         ------
         PartitionsLockedError
             If another writer does not end in time.
+        DatabaseError
+            If the database cannot be reached.
         """
         _require("sqlalchemy")
         import sqlalchemy as sa
 
         engine = self._engine()
         try:
-            with _locks_named(self.lock_timeout_s), engine.begin() as connection:
+            with _locks_named(self.lock_timeout_s), self._connected(engine) as connection, connection.begin():
                 if connection.dialect.name == "postgresql":
                     connection.execute(
                         sa.text(_SETTINGS),
@@ -139,6 +144,23 @@ class Database:
                 yield connection
         finally:
             engine.dispose()
+
+    def _connected(self, engine: sa.Engine) -> sa.Connection:
+        import sqlalchemy as sa
+
+        try:
+            return engine.connect()
+        except sa.exc.DBAPIError as e:
+            if _is_lock(e):
+                raise
+            url = engine.url
+            address = sa.URL.create(url.get_backend_name(), url.username, None, url.host, url.port, url.database)
+            lines = str(e.orig).strip().splitlines() or [type(e.orig).__name__]
+            # Deliberate: from None.  The traces of SQLAlchemy and psycopg would bury this sentence.
+            raise DatabaseError(
+                f"OffsetTable: cannot connect to {address}: {lines[0].strip().rstrip('.')}. Check the URL, and that "
+                f"the driver and all executors reach the database."
+            ) from None
 
     def _engine(self) -> sa.Engine:
         import sqlalchemy as sa
@@ -160,7 +182,8 @@ class Database:
             poolclass=sa.pool.NullPool,
             hide_parameters=True,
             isolation_level="READ COMMITTED",
-            connect_args={"prepare_threshold": None},  # a pooler may give the statement's name to another client
+            # Without a threshold, because a pooler may give the statement's name to another client.
+            connect_args={"prepare_threshold": None, **_limit(self.url)},
         )
 
 
@@ -171,6 +194,20 @@ def _require(package: str) -> None:
             f"The offset table needs the package {package!r} on the driver and on all executors. It is missing from "
             f"{sys.executable}. Install it there: pip install 'pyspark-kafka-group[sql]'"
         )
+
+
+def _limit(url: str) -> dict[str, int]:
+    """Return the limit for connecting, unless the user has set one."""
+    from sqlalchemy.engine import make_url
+
+    return {} if "connect_timeout" in make_url(url).query else {"connect_timeout": _CONNECT_S}
+
+
+def _is_lock(error: BaseException) -> bool:
+    """Tell whether a wait for a lock has ended."""
+    driver = getattr(error, "orig", error)
+    state, code = getattr(driver, "sqlstate", None), getattr(driver, "sqlite_errorcode", None)
+    return state == _LOCK_NOT_AVAILABLE or (code is not None and code & 0xFF == _SQLITE_BUSY)
 
 
 def _milliseconds(seconds: float) -> int:
@@ -213,9 +250,7 @@ def _locks_named(waited_s: float) -> Iterator[None]:
     try:
         yield
     except (sa.exc.OperationalError, CopyError) as e:
-        driver = getattr(e, "orig", e)
-        state, code = getattr(driver, "sqlstate", None), getattr(driver, "sqlite_errorcode", None)
-        if state != _LOCK_NOT_AVAILABLE and (code is None or code & 0xFF != _SQLITE_BUSY):
+        if not _is_lock(e):
             raise
         raise PartitionsLockedError(
             f"OffsetTable: another writer has held a lock for {waited_s:g} s (lock_timeout_s). Nothing was written, "

@@ -34,6 +34,10 @@ class PartitionsLockedError(KafkaGroupError):
     """
 
 
+class DatabaseError(KafkaGroupError):
+    """The database cannot be reached, or refuses the connection.  Nothing was written."""
+
+
 class TaskEndedError(KafkaGroupError):
     """Spark has killed the task, perhaps before its last row.  Nothing was written."""
 
@@ -92,6 +96,17 @@ class OtherTopicError(KafkaGroupError):
             f"query reads (topic id {found}), so it is unknown which of its records are written. Nothing of {tp} was "
             f"written. If the topic was deleted and created again, stop all writers, call forget({tp.topic!r}), and "
             f"start them again. If it is in another cluster, give it an OffsetTable with another consumer name."
+        )
+
+    @classmethod
+    def of_lake(cls, table: str, topic: str, stored: str, found: str, name: str) -> OtherTopicError:
+        """Return the error for a topic with two topic ids, with the name of the table's property for its id."""
+        return cls(
+            f"LakeTable: {table} has rows of another topic {topic!r} (topic id {stored}) than the one that the query "
+            f"reads (topic id {found}), so it is unknown which of its records are written. Nothing of this batch was "
+            f"written. Use another table for this topic. Or, if the topic was created again, stop all writers, give "
+            f"the old rows another name with UPDATE {table} SET topic = '{topic}-old' WHERE topic = '{topic}', run "
+            f"ALTER TABLE {table} UNSET TBLPROPERTIES ('{name}'), and start the writers again."
         )
 
 

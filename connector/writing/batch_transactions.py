@@ -70,6 +70,9 @@ _DECISION_S = 20.0
 
 _ABORT_S = 15.0  # how long an abort may take: transactions that it misses end by their timeout
 _MARGIN_S = 60.0  # how much of its timeout a transaction must have left for the commit
+_MANY_TASKS = 300
+"""From how many tasks on to warn: a decision has room for 400 to 870, fewer if producer ids are far apart."""
+
 _MOST_SLOTS = 1000  # of a task; each occupied slot is an open transaction of an earlier attempt
 
 _OPEN, _BEGUN = "Ongoing", "Empty"  # a transaction with records; a producer that has sent none yet
@@ -173,7 +176,7 @@ class BatchTransactions:
         )
 
     def opened(self, task: int, slot: int) -> Transaction:
-        """Return the transaction of a producer that has just taken over its transactional id.
+        """Return the transaction of a librdkafka producer that has just taken over its transactional id.
 
         Deliberate: call this before the first record is sent.  If another attempt takes over the id meanwhile, this
         returns the producer of that attempt.  But brokers then refuse our records, and the task fails.  It must not
@@ -237,6 +240,13 @@ class BatchTransactions:
                 # Deliberate: keep those of the messages.  A coordinator that did not answer may still commit them.
                 self._abort_others(self._producers(transactions), None)
         else:
+            if len(transactions) >= _MANY_TASKS:
+                log.warning(
+                    "Batch %s has %s tasks with rows. The sink can commit 400, and more only if their producer ids are "
+                    "close together. Write with fewer tasks, for example with .coalesce(100).",
+                    batch,
+                    len(transactions),
+                )
             topics = sorted({topic for message in messages for topic in message.topics})[:MOST_TOPICS]
             decision = Decision(batch, tuple(transactions), total(message.digest for message in messages))
             driver = self._before_decision(transactions, lambda: self._note(topics, decision))

@@ -82,7 +82,7 @@ def decision_offsets(topics: Sequence[str], decision: Decision) -> dict[TopicPar
     if len(metadata) > _ROOM:
         raise SinkTransactionError(
             f"Batch {decision.batch} has {len(decision.transactions)} tasks with rows. The decision to commit it names "
-            f"all of them, and has room for about 600. Nothing of the batch can be read in Kafka. Write with fewer "
+            f"all of them, and has room for 400 to 870. Nothing of the batch can be read in Kafka. Write with fewer "
             f"tasks, for example with .coalesce(100)."
         )
     return {TopicPartition(topic, 0): (decision.batch, metadata) for topic in topics}

@@ -53,10 +53,11 @@ class DirectProducer(SinkProducer):
         """When to ask for the partitions of each topic again."""
         self._failure: BaseException | None = None
 
-    def begin_transaction(self) -> None:
+    def begin_transaction(self) -> ProducerId:
         transactional_id = self._settings.transactional_id
         assert transactional_id is not None
         self._id = self._requests.take_over(transactional_id)
+        return self._id
 
     def send(self, rows: Rows) -> None:
         self._guarded(self._send, rows)

@@ -62,7 +62,11 @@ _NUMBERS = {
 }
 _IGNORED = {
     "linger.ms": _Range(5, 0, 900_000),  # no batch waits for a clock
+    "queue.buffering.max.ms": _Range(5, 0, 900_000),  # the same by its older name
     _IN_FLIGHT: _Range(1_000_000, 1, 1_000_000),  # always 1
+    "max.in.flight": _Range(1_000_000, 1, 1_000_000),
+    "retries": _Range(_MOST, 1, _MOST),  # a batch is retried until its timeout
+    "message.send.max.retries": _Range(_MOST, 1, _MOST),
     "queue.buffering.max.messages": _Range(100_000, 0, _MOST),  # rows do not become objects
 }
 """Numbers without a meaning for this producer.  They must still be valid."""
@@ -126,6 +130,8 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings:
     ------
     NotSupportedError
         If the direct producer does not support the configuration.
+    OptionError
+        If the addresses of the brokers are invalid.
     """
     for key in config:
         if key not in _OF_PRODUCERS and not _concerns_connections(key):
@@ -137,13 +143,17 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings:
     _one_of("partitioner", {"murmur2_random": True}, config, "consistent_random")
     creates_topics = bool(_one_of("allow.auto.create.topics", _BOOLEANS, config, "true"))
     transactional_id = config.get("transactional.id")
-    if idempotent and (acks == 1 or int(config.get(_IN_FLIGHT, 0)) > _MOST_IN_FLIGHT):
+    if idempotent and (
+        acks == 1 or max(int(config.get(key, 0)) for key in (_IN_FLIGHT, "max.in.flight")) > _MOST_IN_FLIGHT
+    ):
         raise NotSupportedError(f"kafka.enable.idempotence needs acks=all, and {_IN_FLIGHT} of at most 5")
     if transactional_id is not None and not idempotent:
         raise NotSupportedError("transactions need kafka.enable.idempotence")
     try:
         reached = reach(config)
     except OptionError as problem:
+        if problem.option == "kafka.bootstrap.servers":
+            raise  # librdkafka would look for the brokers until the delivery timeout
         raise NotSupportedError(f"own connections do not support {problem.option}") from None
     milliseconds = {key: value / 1000 for key, value in number.items()}
     refresh_s = milliseconds["topic.metadata.refresh.interval.ms"]

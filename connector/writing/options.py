@@ -13,7 +13,11 @@ from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.options import parsers
 from pyspark_kafka_group.options.option import Option, check_required, parse_options
 from pyspark_kafka_group.options.parsers import MalformedError
-from pyspark_kafka_group.writing.producer_properties import check_producer_properties, transaction_timeout_ms
+from pyspark_kafka_group.writing.producer_properties import (
+    check_producer_properties,
+    check_servers,
+    transaction_timeout_ms,
+)
 
 
 class Delivery(Enum):
@@ -159,6 +163,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriterSettings:
                 name, "it changes nothing without delivery=exactly-once.", "Set delivery=exactly-once, or remove it."
             )
     properties = {**parsed.properties, "bootstrap.servers": parsed["kafka.bootstrap.servers"]}
+    check_servers(properties)
     check_producer_properties(properties, exactly_once=delivery is Delivery.EXACTLY_ONCE)
     return WriterSettings(
         properties=properties,

@@ -21,6 +21,8 @@ from pyspark_kafka_group.writing.record_rows import Rows, each
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
+    from pyspark_kafka_group.writing.producer_requests import ProducerId
+
 log = logging.getLogger("pyspark_kafka_group.writing")
 
 _FULL_WAIT_S = 0.005  # the pause if the producer is full, which writes some megabytes in this time
@@ -33,8 +35,13 @@ class SinkProducer(ABC):
     """Writes rows."""
 
     @abstractmethod
-    def begin_transaction(self) -> None:
+    def begin_transaction(self) -> ProducerId | None:
         """Take over the transactional id and begin a transaction.  Abort an open one of the former owner.
+
+        Returns
+        -------
+        ProducerId or None
+            The producer of the transaction; None if the library does not tell it.
 
         Raises
         ------

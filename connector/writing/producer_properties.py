@@ -10,8 +10,11 @@ from dataclasses import dataclass
 
 from pyspark_kafka_group.cluster.properties.client_config import connecting
 from pyspark_kafka_group.cluster.properties.kafka_properties import Refusal
+from pyspark_kafka_group.cluster.properties.secret_references import refers
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.options.property_checks import check_refusal, check_security
+from pyspark_kafka_group.wire.name_lookup import addresses
+from pyspark_kafka_group.wire.types import PropertyError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +87,17 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         # The default of Java's producer; librdkafka's own default is 5 minutes.
         usual="120000",
         doc="The longest time to write a batch of records, from the first attempt on, with all retries; after that its "
-        "task fails. If the cluster is not reachable, the error comes after this time. With `delivery=exactly-once` at "
-        "most kafka.transaction.timeout.ms. 0 waits for ever.",
+        "task fails. If the cluster is not reachable, the error comes after this time. 0 waits for ever. With "
+        "`delivery=exactly-once` at most kafka.transaction.timeout.ms, and not 0.",
     ),
     ProducerProperty(
         key="max.block.ms",
         called="topic.metadata.propagation.max.ms",
-        usual="30000",
-        doc="How long the producer waits for a topic that the cluster does not know; after that the task fails.",
+        # Less than in Java's client (60 s) and librdkafka (30 s): a topic that is missing is an error in seconds.
+        # Clusters that create topics take about one second.
+        usual="5000",
+        doc="How long the producer waits for a topic that the cluster does not know; after that the task fails. The "
+        "cluster may create it meanwhile.",
     ),
     ProducerProperty(
         key="buffer.memory",
@@ -195,13 +201,30 @@ def _check_delivery_timeout(properties: Mapping[str, str]) -> None:
     limit_ms = transaction_timeout_ms(properties)
     for key in ("delivery.timeout.ms", "message.timeout.ms"):
         given = properties.get(key, "").strip()
-        if given.isdecimal() and int(given) > limit_ms:
+        if given.isdecimal() and not 0 < int(given) <= limit_ms:
             raise OptionError(
                 f"kafka.{key}",
-                f"{given} ms is more than kafka.transaction.timeout.ms ({limit_ms} ms), after which the broker aborts "
-                f"the transaction of the record.",
+                f"{f'{given} ms' if int(given) else 'no limit'} is more than kafka.transaction.timeout.ms "
+                f"({limit_ms} ms), after which the broker aborts the transaction of the record.",
                 "Lower it, or raise kafka.transaction.timeout.ms.",
             )
+
+
+def check_servers(properties: Mapping[str, str]) -> None:
+    """Refuse addresses of brokers that no client can use.  librdkafka would try until the delivery timeout.
+
+    Raises
+    ------
+    OptionError
+        If an address is invalid.
+    """
+    servers, protocol = properties["bootstrap.servers"], properties.get("security.protocol", "plaintext")
+    if refers(servers) or refers(protocol):  # perhaps the driver does not have the values
+        return
+    try:
+        addresses(servers, protocol)
+    except PropertyError as problem:
+        raise OptionError(f"kafka.{problem.key}", problem.problem, problem.remedy) from None
 
 
 def transaction_timeout_ms(properties: Mapping[str, str]) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from pyspark_kafka_group.offsets.errors import SinkTransactionError
 from pyspark_kafka_group.worker.jvm_connection import jvm_is_gone
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
-from pyspark_kafka_group.writing.commit_decision import MOST_TOPICS
+from pyspark_kafka_group.writing.commit_decision import MOST_TOPICS, Transaction
 from pyspark_kafka_group.writing.options import WriterSettings
 from pyspark_kafka_group.writing.producer import SinkProducer
 from pyspark_kafka_group.writing.producer_cache import lease, open_producer
@@ -85,8 +85,8 @@ def _write_in_transaction(
         transaction = None
         try:
             try:
-                producer.begin_transaction()
-                transaction = transactions.opened(number, slot)
+                begun = producer.begin_transaction()
+                transaction = Transaction(number, slot, *begun) if begun else transactions.opened(number, slot)
                 _send(first, rows, producer)
             finally:
                 producer.close()  # the transaction stays open

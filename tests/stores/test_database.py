@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import socket
 import traceback
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.stores import database as module
 from pyspark_kafka_group.stores.database import Database
+from pyspark_kafka_group.stores.errors import DatabaseError
 
 
 def checked(url: str) -> Database:
@@ -76,3 +79,35 @@ def test_postgresql_is_not_refused() -> None:
 def server(version: str) -> Any:
     answer = SimpleNamespace(scalar_one=lambda: version)
     return SimpleNamespace(dialect=SimpleNamespace(name="postgresql"), exec_driver_sql=lambda _: answer)
+
+
+@pytest.mark.parametrize("query", ["", "?connect_timeout=5&password=s3cret"])
+def test_a_database_that_does_not_answer_is_named_without_its_password(query: str) -> None:
+    """Regression: 800 lines of traces of SQLAlchemy and psycopg, without a sentence of this project."""
+    with closing(socket.socket()) as bound:
+        bound.bind(("127.0.0.1", 0))  # nobody listens
+        port = bound.getsockname()[1]
+        database = checked(f"postgresql://etl:s3cret@127.0.0.1:{port}/shop{query}")
+        with pytest.raises(DatabaseError) as found, database.transaction():
+            pass
+    text = str(found.value)
+    assert text.startswith(f"OffsetTable: cannot connect to postgresql://etl@127.0.0.1:{port}/shop: connection")
+    assert "refused" in text
+    shown = "".join(traceback.format_exception(found.value))
+    assert "s3cret" not in shown
+    assert "sqlalchemy" not in shown.replace("sa.", "")
+    assert shown.rstrip().endswith("reach the database.")
+
+
+def test_a_file_that_cannot_be_opened_is_named() -> None:
+    problem = r"sqlite:////no/such/folder/rows\.db: unable to open database file\."
+    with pytest.raises(DatabaseError, match=problem), checked("sqlite:////no/such/folder/rows.db").transaction():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("url", "limit"),
+    [("postgresql://db/shop", {"connect_timeout": 30}), ("postgresql://db/shop?connect_timeout=5", {})],
+)
+def test_connecting_has_a_limit(url: str, limit: dict[str, int]) -> None:
+    assert module._limit(url) == limit

@@ -206,6 +206,15 @@ def test_a_batch_that_some_tasks_found_decided_is_not_committed_twice(
     assert coordinator.states_now() == [OPEN, ABORTED]
 
 
+@pytest.mark.parametrize("count", [299, 300])
+def test_many_tasks_are_a_warning_before_they_are_an_error(
+    coordinator: Coordinator, transactions: BatchTransactions, caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    """Whether a decision has room depends on the producer ids, which drift apart over months."""
+    transactions.commit([message(coordinator.open(task)) for task in range(count)], 3)
+    assert ["300 tasks with rows" in record.getMessage() for record in caplog.records] == [True] * (count == 300)
+
+
 def test_a_batch_with_too_many_tasks_is_not_decided(coordinator: Coordinator, transactions: BatchTransactions) -> None:
     messages = [message(coordinator.open(task, epoch=task * task % 2**15)) for task in range(3000)]
     with pytest.raises(SinkTransactionError, match=r"3000 tasks with rows"):

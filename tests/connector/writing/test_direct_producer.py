@@ -481,7 +481,7 @@ def test_partitions_are_added_to_the_transaction_before_their_records() -> None:
 def test_partitions_that_get_their_first_records_later_are_added_then() -> None:
     with sink_brokers(1, partitions=3) as brokers:
         producer = producer_of(brokers, transactional__id="x")
-        producer.begin_transaction()
+        assert producer.begin_transaction() == (PRODUCER.producer_id, PRODUCER.producer_epoch)
         for partitions in ([0], [0, 1], [1], [2, 0]):
             producer.send(rows(numbered(len(partitions)), partitions))
             producer.flush()
@@ -564,12 +564,20 @@ def test_a_transaction_that_is_refused_says_why(brokers: SinkBrokers, name: str,
         ({"ssl.curves.list": "P-256"}, "kafka.ssl.curves.list"),
         ({"acks": "1", "enable.idempotence": "true"}, "needs acks=all"),
         ({"max.in.flight.requests.per.connection": "6"}, "at most 5"),
+        ({"max.in.flight": "6"}, "at most 5"),
+        ({"retries": "0"}, "kafka.retries"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-1"}, "kafka.sasl.mechanism"),
     ],
 )
 def test_librdkafka_gets_what_the_direct_producer_does_not_support(properties: dict[str, str], reason: str) -> None:
     with pytest.raises(NotSupportedError, match=reason):
         direct_settings(producer_config({"bootstrap.servers": "b:1", **properties}))
+
+
+def test_addresses_that_no_client_can_use_are_not_left_to_librdkafka() -> None:
+    """It would try until the delivery timeout."""
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
+        direct_settings(producer_config({"bootstrap.servers": "INTERNAL://b:1"}))
 
 
 @pytest.mark.logs_errors("127.0.0.1:1")
@@ -594,6 +602,10 @@ def test_properties_that_change_nothing_else_are_supported(codec: str) -> None:
         "linger.ms": "100",
         "max.in.flight.requests.per.connection": "5",
         "queue.buffering.max.messages": "1000",
+        "queue.buffering.max.ms": "50",
+        "max.in.flight": "5",
+        "retries": "10",
+        "message.send.max.retries": "10",
         "compression.type": codec,
     }
     found = direct_settings(producer_config(given))

@@ -17,7 +17,7 @@ DEFAULTS = {
     "enable.idempotence": "true",
     "acks": "all",
     "message.timeout.ms": "120000",
-    "topic.metadata.propagation.max.ms": "30000",
+    "topic.metadata.propagation.max.ms": "5000",
     "queue.buffering.max.kbytes": "65536",
     "message.max.bytes": "1048576",
     "transaction.timeout.ms": "900000",
@@ -153,8 +153,20 @@ def test_what_does_not_work_names_the_option_and_the_remedy(options: dict[str, s
 @pytest.mark.parametrize("delivery", [{"delivery": "exactly-once"}, {}], ids=["exactly once", "at least once"])
 def test_delivery_may_take_as_long_as_the_transaction_if_there_is_one(delivery: dict[str, str]) -> None:
     parse_write_options({**REQUIRED, **delivery, "kafka.delivery.timeout.ms": "900000"})
-    parse_write_options({**REQUIRED, **delivery, "kafka.delivery.timeout.ms": "0"})
-    parse_write_options({**REQUIRED, "kafka.delivery.timeout.ms": "900001"})
+    for least in ("0", "900001"):
+        parse_write_options({**REQUIRED, "kafka.delivery.timeout.ms": least})
+        with pytest.raises(OptionError, match=r"is more than kafka\.transaction\.timeout\.ms"):
+            parse_write_options({**REQUIRED, "delivery": "exactly-once", "kafka.delivery.timeout.ms": least})
+
+
+@pytest.mark.parametrize("delivery", [{"delivery": "exactly-once"}, {}], ids=["exactly once", "at least once"])
+def test_addresses_that_no_client_can_use_are_refused_before_the_first_task(delivery: dict[str, str]) -> None:
+    """Regression: librdkafka tried for two minutes, and then no broker was configured."""
+    for servers in ("INTERNAL://broker:9092", "broker:9092:1", "broker:http", ","):
+        with pytest.raises(OptionError, match=r"'kafka\.bootstrap\.servers'"):
+            parse_write_options({**REQUIRED, **delivery, "kafka.bootstrap.servers": servers})
+    parse_write_options({**REQUIRED, "kafka.bootstrap.servers": "${env:BROKERS}"})
+    parse_write_options({**REQUIRED, "kafka.bootstrap.servers": "SSL://b:1, SSL://c", "kafka.security.protocol": "ssl"})
 
 
 def test_passwords_are_not_shown() -> None:

@@ -12,6 +12,7 @@ from pyspark_kafka_group.offsets.errors import DeliveryError, SinkTransactionErr
 from pyspark_kafka_group.writing import task
 from pyspark_kafka_group.writing.commit_decision import Transaction
 from pyspark_kafka_group.writing.options import parse_write_options
+from pyspark_kafka_group.writing.producer_requests import ProducerId
 from pyspark_kafka_group.writing.record_rows import RecordColumns, record_rows
 from pyspark_kafka_group.writing.row_digest import digest_of, total
 from pyspark_kafka_group.writing.task import write_rows
@@ -26,6 +27,7 @@ class World:
     def __init__(self) -> None:
         self.done: list[Any] = []
         self.decided = False
+        self.begun: ProducerId | None = None
         self.epoch_before = OPENED.epoch - 1
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Any:
@@ -71,8 +73,9 @@ class World:
 
     # -- SinkProducer
 
-    def begin_transaction(self) -> None:
+    def begin_transaction(self) -> ProducerId | None:
         self.done.append("begin")
+        return self.begun
 
     def send(self, rows: Any) -> None:
         self.done.append(("send", rows.value.to_pylist()))
@@ -102,6 +105,13 @@ def test_a_transaction_is_left_open_when_everything_is_written(world: World) -> 
     assert world.done == ["begin", "ask", ("send", [b"a"]), ("send", [b"b", b"c"]), "flush", "close"]
     assert (message.rows, message.name, message.topics, message.transaction) == (3, "q", ("t",), OPENED)
     assert message.digest.rows == 3
+
+
+def test_a_producer_that_tells_its_id_is_not_asked_for_at_the_coordinator(world: World) -> None:
+    world.begun = ProducerId(OPENED.producer_id, OPENED.epoch)
+    message = world.run(iter([rows("a")]))
+    assert world.done == ["begin", ("send", [b"a"]), "flush", "close"]
+    assert message.transaction == OPENED
 
 
 def test_a_task_that_fails_sends_nothing_behind_the_abort(world: World) -> None:
