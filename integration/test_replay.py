@@ -184,6 +184,32 @@ def test_killed_query_waits_for_the_session_of_its_former_process_and_replays_wh
     assert_exactly_once(once_per_batch(app.rows), produced)
 
 
+def test_a_query_that_is_stopped_while_it_waits_to_replay_does_not_run_its_batch(
+    kafka: Kafka, topic: TopicFactory, group: str, application: Callable[..., Application]
+) -> None:
+    """Regression: stop() returned True, then the batch ran, and the next query read the same records."""
+    name = topic(1)
+    app = application(name, "app", **{"kafka.group.protocol": "classic", "kafka.session.timeout.ms": "30000"})
+    produce(kafka.bootstrap_servers, name, {0: 10})
+    app.slow_down(before_s=PATIENCE_S)
+    app.start()
+    wait_for(lambda: app.has_logged_a_batch, "a batch runs")
+    wait_for(lambda: app.events("planned"), "it has records")
+    app.kill()
+    app.start()
+    wait_for(lambda: len(members(kafka.bootstrap_servers, group)) == 2, "it waits for the session of its old process")
+    app.stop()
+    assert app.rows == []
+    assert app.finished_batch is None
+    assert [event["clean"] for event in app.events("left")] == [True]
+    other = application(name, "other", **{"kafka.group.protocol": "classic"}).start()
+    wait_for(lambda: len(other.rows) >= 10, "another query reads the records")
+    app.start()
+    wait_for(lambda: app.events("replayed"), "the batch is decided again")
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "lag 0")
+    assert_exactly_once([*app.rows, *other.rows], {(name, 0): 10})
+
+
 @either_protocol
 @pytest.mark.parametrize("at", [4, 12], ids=["before the last run", "within the last run"])
 def test_reset_is_somebodys_decision(

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark_kafka_group.cluster.dead_letter_topic import require_dead_letter_topic
 from pyspark_kafka_group.control.messages import ranges_to_json
@@ -20,7 +20,7 @@ from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.membership import Membership, StoppingError, new_query_id
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset, OffsetTexts
-from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError
+from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, ConfigurationError
 from pyspark_kafka_group.offsets.spark_commit_log import shortest_gap_s
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
@@ -111,7 +111,7 @@ class Query:
         self._control: ControlSocket | None = None
         self._tracker: BatchTracker | None = None
         self._batch: tuple[BatchOffset, State] | None = None  # the newest batch, and the state when it was planned
-        self._once = self._interrupted = False
+        self._has_target = self._once = self._interrupted = False
         self._stop_expected_by: Deadline | None = None  # set by a thread of the control socket
         self._warms_up = settings.warm_up
         self._warm_up_began: float | None = None
@@ -126,7 +126,7 @@ class Query:
         from pyspark_kafka_group.query.available_now import AvailableNow, log_ends_now
 
         settings = self._settings.group
-        self._warms_up = False
+        self._warms_up, self._has_target = False, True
         self._planner = AvailableNow(settings, self._watch, log_ends_now(settings, self._watch), once=once)
 
     def read_all(self) -> None:
@@ -161,6 +161,8 @@ class Query:
             try:
                 end = self._latest_offset(start, max_rows)
             except StoppingError:
+                if self._has_target:
+                    self.check_running()  # Spark would take the answer for the end of the run
                 self._check_not_abandoned()
                 time.sleep(_STOPPING_PAUSE_S)
                 end = start  # the query is being stopped and plans no batch
@@ -269,16 +271,30 @@ class Query:
             return ranges
 
     def _running_ranges(self, start: Json, logged: BatchOffset) -> Mapping[TopicPartition, OffsetRange]:
-        if self._group is not None:
-            batch = self._group.state.batch
-            return batch.running if batch is not None and batch.end == logged else logged.ranges()
-        group = self._join(self._texts.read(start), logged.query_id, unfinished=logged)
         try:
-            with self._event_log.activity.planning():
-                return self._replay(group, logged)
+            if self._group is None:
+                group = self._join(self._texts.read(start), logged.query_id, unfinished=logged)
+                with self._event_log.activity.planning():
+                    return self._replay(group, logged)
+            self._group.check()
+            batch = self._group.state.batch
+            if batch is not None and batch.end == logged:
+                return batch.running
         except StoppingError:
+            # Deliberate: no ranges, not even none.  Spark would run the batch and record it as finished, although this
+            # query owns nothing any more.
+            self._wait_for_end()
+        raise ConfigurationError(
+            "Spark asks for the records of a batch that is not running. A DataFrame of foreachBatch can be used only "
+            "until its function returns: write it, or collect its rows, inside the function."
+        )
+
+    def _wait_for_end(self) -> NoReturn:
+        """Wait until a query that has left its group is stopped, or raise if nobody stops it."""
+        while True:
             self.check_running()
-            return logged.ranges()  # the query is being stopped and will not read them
+            self._check_not_abandoned()
+            time.sleep(_STOPPING_PAUSE_S)
 
     @property
     def leaders(self) -> Mapping[TopicPartition, Address]:

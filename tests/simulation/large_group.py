@@ -66,6 +66,7 @@ class LargeGroup:
                 latest=True,
                 known=True,
                 slow=("",) * members,
+                own=("",) * members,
             )
         )
         self.commits = 0

@@ -10,13 +10,14 @@ Each action returns whether it could happen.  Its ``arg`` (0 to 15) picks a vari
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.coordinator.assignment_stability import is_stable
 from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
-from pyspark_kafka_group.coordinator.handover.lifecycle import Ending
+from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
 from pyspark_kafka_group.coordinator.handover.reading_back import is_decision
 from pyspark_kafka_group.coordinator.handover.replay import is_own_commit
 from pyspark_kafka_group.coordinator.handover.state import State
@@ -50,6 +51,9 @@ WARMS_UP = 8
 
 MOST_FENCINGS = 3
 """The number of fencings that ends a run; see `TransactionalCommitter`."""
+
+GRACEFUL = 1
+"""Bit of the argument of ``exit``: the running batch may end, and the engine goes on."""
 
 LATER = 4
 """Bit of the argument of ``info``: the cluster answers now, but the answer arrives later."""
@@ -111,6 +115,10 @@ class Query:
         self.number = number
         self.topics = topics
         self.slow = world.config.slow[number]
+        own = world.config.own[number]
+        self.transactional = world.config.transactions and own != "plain"
+        self.static = world.config.static and own != "dynamic"
+        self.runs = world.config.available_now or own == "run"  # with availableNow
         # Durable: Spark's offset log, the number of its batches in the commit log, and the rows of each batch.
         self.log: list[BatchOffset] = []
         self.finished_batches = 0
@@ -163,7 +171,7 @@ class Query:
         self.was_new = not self.finished_batches
         self.gone = set()
         self.state = State(policy=self.policy)
-        self.client = Client(self.number, self.topics, world.config.static, run=self.run)
+        self.client = Client(self.number, self.topics, self.static, run=self.run)
         self.draft: PlannedRanges = {}
         self.report: dict[TopicPartition, ReadRange] | None = None  # of the last planned or replayed batch
         self.requests: list[InfoRequest] = []
@@ -190,7 +198,7 @@ class Query:
         self._follow()
         if self._has_failed():
             return True
-        if world.config.available_now:
+        if self.runs:
             self.target = {tp: Offset(log.end) for tp, log in world.logs.items() if tp.topic in self.topics}
         self.warm = Warm.COLD if arg & WARMS_UP and self._takes_over() else Warm.YES
         self._judge_held()
@@ -233,7 +241,7 @@ class Query:
         started = not self.undecided()
         return (
             self.stage is Stage.IDLE
-            and not world.config.static
+            and not self.static
             and self.target is None
             and bool(world.group.members)
             and started
@@ -282,8 +290,11 @@ class Query:
             self.evict()
         return self.start(arg)
 
-    def exit(self) -> bool:
-        """Stop the query.  A second call ends the wait for its commit."""
+    def exit(self, arg: int = 0) -> bool:
+        """Stop the query; with :data:`GRACEFUL`, let its running batch end.  A second call ends the wait.
+
+        With :data:`GRACEFUL` it is ``pyspark_kafka_group.stop()``: Spark's engine goes on until the query is stopped.
+        """
         if not self.running:
             return False
         if self.state.ending:
@@ -291,10 +302,32 @@ class Query:
                 return False
             self.leave()
             return True
+        if arg & GRACEFUL:
+            self._finish_gracefully()
+            return True
         if self.world.calm and (self.stage is not Stage.IDLE or self.state.batch is not None):
             return False
-        self.feed(inputs.End(Ending.FINISH))
+        self._stop()
         return True
+
+    def _stop(self) -> None:
+        self.feed(inputs.End(Ending.STOP))
+
+    def _finish_gracefully(self) -> None:
+        self.feed(inputs.End(Ending.FINISH))
+
+    @property
+    def has_to_leave(self) -> bool:
+        """Whether nothing keeps the member of a query that is ending."""
+        state = self.state
+        waits = state.uncommitted or state.in_doubt
+        waits |= state.lifecycle is Lifecycle.FINISHING and state.batch is not None
+        return state.ending and not waits
+
+    @property
+    def _is_stopped(self) -> bool:
+        """Whether Spark's engine has ended.  Until the query is stopped, it goes on."""
+        return self.state.ending and self.state.lifecycle is not Lifecycle.FINISHING
 
     def leave(self) -> None:
         self.declare_residue()
@@ -509,17 +542,18 @@ class Query:
         return self.target is not None and self.starts > 0 and self.stage is Stage.ENDED
 
     def declare_residue(self) -> None:
-        """Declare the ranges that the end of this process may repeat: finished and not committed, or in flight."""
+        """Declare the ranges that the end of this process may repeat: those in the sink that are not committed."""
         batch = self.state.batch
+        written = self.stage is Stage.SUNK or self.stage is Stage.DONE
         for tp, p in self.state.owned.items():
             if p.finished is not None:
                 end = p.finished
-                if batch is not None and batch.epochs.get(tp) == p.epoch:
+                if written and batch is not None and batch.epochs.get(tp) == p.epoch:
                     end = batch.running[tp].until
                 start = p.finished if p.committed is None else p.committed
                 start = min(start, self.state.doubted.get(tp, start))
                 self.world.declare(self, tp, OffsetRange(start, Offset(max(start, end))))
-        if len(self.log) > self.finished_batches:
+        if written and len(self.log) > self.finished_batches:
             for tp, r in self.log[-1].ranges().items():
                 self.world.declare(self, tp, r)
 
@@ -727,7 +761,7 @@ class Query:
         store, group = self.world.store, self.world.group
         if commit.landed:
             self._answer_commit(None)
-        elif self.world.transactions and self.world.producers.get(self.number) is not self:
+        elif self.transactional and self.world.producers.get(self.number) is not self:
             self._be_fenced(commit=bool(arg & 2))
         elif commit.transaction is not None:
             self._land(commit)
@@ -752,7 +786,7 @@ class Query:
                 self.feed(inputs.LogChangeFound(missing, inputs.LogChange.DELETED))
                 return True
             self.world.judge_accepted(self, commit)
-            if self.world.transactions:
+            if self.transactional:
                 commit.transaction = Transaction(self.number, commit.offsets)
                 store.open.append(commit.transaction)
                 if not arg & 1:
@@ -782,11 +816,11 @@ class Query:
             commit.transaction.abandoned = True
             if arg & 1 and commit.transaction in self.world.store.open:  # another run of the query may have ended it
                 self.world.store.end_transaction(commit.transaction, commit=False)
-        elif not self.world.transactions and not commit.landed:
+        elif not self.transactional and not commit.landed:
             if self.world.config.protocol == "assign" and self._was_set():
                 return True  # the query has sent nothing
             self.world.late.append(commit)
-        self._answer_commit("in doubt", unclear=not self.world.transactions)
+        self._answer_commit("in doubt", unclear=not self.transactional)
         return True
 
     def _was_set(self) -> bool:
@@ -855,7 +889,7 @@ class Query:
 
     def engine(self, arg: int) -> bool:
         """Take Spark's next step."""
-        if not self.running or self.state.ending or self.stage is Stage.ENDED:
+        if not self.running or self._is_stopped or self.stage is Stage.ENDED:
             return False
         stage = self.stage
         if stage is Stage.IDLE or stage is Stage.DONE:
@@ -894,6 +928,8 @@ class Query:
             self.feed(inputs.Finish(self.log[-1]))
             if arg & 8:
                 return True  # the listener has reported it: the next trigger is far away
+        if self.state.ending:
+            return finished  # it plans no batch
         if self.warm is Warm.COLD:
             self.warm, self.draft, self.stage = Warm.WARMING, {}, Stage.DRAFTED
             self._plan()
@@ -995,7 +1031,7 @@ class Query:
 
     def _replay(self, arg: int) -> bool:
         elsewhere = self.world.group.held_by_others(self.client)
-        if elsewhere is None:
+        if elsewhere is None or self.state.ending:
             return False
         if self.unmarked:
             if self.hides_markers:
@@ -1032,15 +1068,18 @@ class Query:
         One kind of sink replaces the rows of a repeated batch.  The other kind ignores a repeated batch.
         """
         number = len(self.log) - 1
-        batch = self.state.batch
-        assert batch is not None
         if number in self.sink and self.world.config.replaces:
             self.world.unwrite(self.sink.pop(number))
         if number not in self.sink:
-            self.sink[number] = self.world.readable(batch)
+            self.sink[number] = self.world.readable(self.log[-1], self._running_ranges())
             self.world.judge_written(self.sink[number])
         assert self.report is not None
         self.world.judge_table(self.report)
+
+    def _running_ranges(self) -> Mapping[TopicPartition, OffsetRange]:
+        """Return what the tasks of the running batch read."""
+        assert self.state.batch is not None
+        return self.state.batch.running
 
 
 def reread(end: BatchOffset) -> BatchOffset:

@@ -64,6 +64,9 @@ CONTAINS = {"batch": ("engine",), "tick": ("info", "commit", "poll")}
 SLOW = ("", "", "", "engine", "plan", "info", "commit", "poll")
 """The step in which one query may be slow for a whole run, while the others get far ahead."""
 
+OWN = ("", "", "plain", "run", "dynamic")
+"""Options that one query may have and the others have not."""
+
 _WEIGHTED: dict[tuple[object, ...], tuple[list[tuple[str, int]], list[int]]] = {}
 
 
@@ -94,6 +97,8 @@ def config_of(rng: random.Random, rare: str | None = None) -> tuple[Config, str]
         slow=tuple(rng.choice(SLOW) for _ in queries),
         calm=faults in ("none", "commits"),
     )
+    if rng.random() < 0.3:
+        config = config._replace(own=tuple(rng.choice(OWN) for _ in config.own))
     if faults == "another program":
         config = config._replace(on_rewind=rng.choice(("checkpoint", "group")))  # see `Foreigner`
     if faults == "two runs":
@@ -110,7 +115,8 @@ def actions_of(rng: random.Random, config: Config, faults: str) -> list[Action]:
     """Draw the actions of one run."""
     slow = config.slow
     partitions = sum(config.topics)
-    key = (slow, partitions, faults, config.transactions)
+    plain = not config.transactions or "plain" in config.own[: len(slow)]
+    key = (slow, partitions, faults, plain)
     if key not in _WEIGHTED:
         kinds = [((kind, n), w) for n in range(len(slow)) for kind, w in {**PER_QUERY, **FAULTS_OF[faults]}.items()]
         kinds = [((kind, n), 1 if slow[n] in (kind, *CONTAINS.get(kind, ())) else w) for (kind, n), w in kinds]
@@ -121,7 +127,7 @@ def actions_of(rng: random.Random, config: Config, faults: str) -> list[Action]:
             kinds += [((kind, n), often) for n in range(len(slow)) for kind in ("succeed", "relapse")]
         if faults in ("crashes", "deadlines", "markers") and len(slow) > 2:
             kinds += [(("pass_on", n), 6) for n in range(len(slow))]
-        if not config.transactions and "break" in FAULTS_OF[faults]:
+        if plain and "break" in FAULTS_OF[faults]:
             kinds += [(("overtake", n), 4) for n in range(len(slow))]
         if faults == "another program":
             kinds.append((("foreign", 0), FOREIGN))

@@ -1,4 +1,4 @@
-"""One Spark query whose process runs the real shell: the group thread, its membership, its commits, its plans.
+"""One Spark query whose process runs the real shell: the query, its group thread, membership, commits and plans.
 
 A schedule has the same effects as on :class:`~tests.simulation.query.Query`, so the same runs judge both.  That class
 imitates the shell, which is fast enough for exhaustive exploration.  Here the shell is real.  In a step, one of its
@@ -8,8 +8,9 @@ threads continues until it waits.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,9 +39,11 @@ from pyspark_kafka_group.offsets.errors import (
     NoPartitionsError,
     UnknownTopicError,
 )
-from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import available_now, log_inspection, log_watch
-from pyspark_kafka_group.query.available_now import AvailableNow, log_ends_now
+from pyspark_kafka_group.query import query as real_query
+from pyspark_kafka_group.query.available_now import AvailableNow
 from pyspark_kafka_group.query.log_watch import LogWatch
 from pyspark_kafka_group.query.stream_planner import StreamPlanner
 from pyspark_kafka_group.wire import deadline
@@ -67,6 +70,14 @@ LONG_S = 1e6
 
 _MOST_TURNS = 1000
 
+STOP_S = 60.0
+"""The timeout of ``pyspark_kafka_group.stop()``."""
+
+SIGNAL = 2
+"""Bit of the argument of ``exit``: a signal reaches only the source process, inside a call."""
+
+_SETTINGS = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "a"})
+
 
 class ShellQuery(Query):
     """A query whose processes run the real shell."""
@@ -76,11 +87,17 @@ class ShellQuery(Query):
         # Actions that the clock triggers may take some rounds in which nothing else moves.
         self.quiet_rounds = 8 if world.config.log_changes else 3
         self.now = 0.0
-        self.group: Membership | None = None
+        self.spark: real_query.Query
         self.group_routine: routines.Routine | None = None
         self.commit_routine: routines.Routine | None = None
         self.call: routines.Routine | None = None  # a call of Spark that waits
+        self.answers: list[Any] = []  # of that call
+        self.asked_to_stop = False
         self.member_client: SimulatedMember
+
+    @property
+    def group(self) -> Membership | None:
+        return self.spark._group
 
     @property
     def state(self) -> State:  # type: ignore[override]  # the shell keeps the state
@@ -109,32 +126,27 @@ class ShellQuery(Query):
         self.violation: Violation | None = None
         self.executors: dict[str, Executor] = {}
         self.group_routine = self.commit_routine = self.call = None
+        self.asked_to_stop = False
         self.commit_how = 0
         self.commit_breaks = self.dying = self.loses_answers = self.info_in_parts = self.leaders_are_silent = False
         for batch in range(max(0, len(self.log) - 2), len(self.log)):
             self.log[batch] = reread(self.log[batch])
         unfinished = self.log[-1] if len(self.log) > self.finished_batches else None
         self.stage = Stage.IDLE if unfinished is None else Stage.REPLAY
-        start = self.log[self.finished_batches - 1] if self.finished_batches else INITIAL
         query_id = (self.log[-1].query_id if self.log else None) or f"q{self.number}.{self.starts}"
-        client_id = f"sim-{query_id}"
-        self.client = Client(self.number, self.topics, world.config.static, client_id=client_id)
-        settings = self._settings()
-        self.watch = LogWatch(settings)
-        self.planner: StreamPlanner | AvailableNow = StreamPlanner(self.watch)
-        self.group = Membership(
-            settings,
-            start=start,
-            query_id=query_id,
-            client_id=client_id,
-            event_log=_Events(self),  # type: ignore[arg-type]  # takes events
-        )
-        warms_up = bool(arg & WARMS_UP) and unfinished is None and not world.config.available_now
+        self.client = Client(self.number, self.topics, self.static, client_id=f"sim-{query_id}")
+        settings = replace(_SETTINGS, group=self._settings(), client_id="sim")
+        sources: Any = stand_ins.OnlySource()
+        self.spark = real_query.Query(settings, sources)
         try:
-            if world.config.available_now:
-                self.target = log_ends_now(settings, self.watch)
-                self.planner = AvailableNow(settings, self.watch, dict(self.target))
-            self.group.start(unfinished, warms_up=warms_up)
+            if self.runs:
+                self.spark.fix_target()
+                self.target = dict(self.planner._target) if isinstance(self.planner, AvailableNow) else {}
+            if unfinished is not None:
+                end = unfinished.to_json()
+                self._call(lambda: self.spark.running_ranges(self._start().to_json(), end))
+            else:
+                self.spark._join(self._start(), query_id, warms_up=bool(arg & WARMS_UP) and not self.runs)
         except UnknownTopicError:  # the topic does not exist at the moment
             self._end()
             return False
@@ -146,6 +158,7 @@ class ShellQuery(Query):
         except KafkaGroupError as problem:
             self._failed(problem)
             return True
+        assert self.group is not None
         self.warm = Warm.COLD if self.group.held else Warm.YES
         self._judge_held()
         known = {tp.topic for tp in self.state.processed}
@@ -156,6 +169,18 @@ class ShellQuery(Query):
         self._look_around()
         return True
 
+    def _start(self) -> BatchOffset:
+        """Return the end of the last finished batch."""
+        return self.log[self.finished_batches - 1] if self.finished_batches else INITIAL
+
+    @property
+    def watch(self) -> LogWatch:
+        return self.spark._watch
+
+    @property
+    def planner(self) -> StreamPlanner | AvailableNow:
+        return self.spark._planner
+
     def _settings(self) -> GroupSettings:
         config = self.world.config
         assigned = config.protocol == "assign"
@@ -163,7 +188,7 @@ class ShellQuery(Query):
             "group.protocol": "classic" if assigned else config.protocol,
             "topic.metadata.refresh.interval.ms": "1000",
         }
-        if config.static:
+        if self.static:
             properties["group.instance.id"] = str(self.number)
         topics = tuple(sorted(self.topics))
         return GroupSettings(
@@ -172,7 +197,7 @@ class ShellQuery(Query):
             topics=() if config.forgets else topics,
             partitions=tuple(tp for tp in self.world.logs if tp.topic in self.topics) if assigned else (),
             pattern=f"[{''.join(topics)}]" if config.forgets else None,
-            commit_mode=CommitMode.TRANSACTION if self.world.transactions else CommitMode.PLAIN,
+            commit_mode=CommitMode.TRANSACTION if self.transactional else CommitMode.PLAIN,
             drain_timeout_s=LONG_S,
             read_committed=True,
             start=self.policy,
@@ -186,12 +211,63 @@ class ShellQuery(Query):
         self.dead.append(self.client)
         return True
 
+    def exit(self, arg: int = 0) -> bool:
+        if arg & SIGNAL and self.running and not self.state.ending and self.call is not None and not self.call.over:
+            return not self.world.calm and self._signal()
+        return super().exit(arg)
+
+    def _signal(self) -> bool:
+        """Let a signal reach only the source process, while a call of Spark waits."""
+        assert self.call is not None
+        self._enter()
+        self.spark.interrupt()
+        for _ in range(_MOST_TURNS):
+            if self.call.over:
+                break
+            self.turn()
+            self._enter()
+            try:
+                self.call.resume()
+            except KafkaGroupError:  # the query ends with an error
+                self.leave()
+                return True
+        else:
+            raise Violation("stuck", f"q{self.number}: the call does not return")
+        if self.stage is Stage.REPLAY:
+            raise Violation("ran after the end", f"q{self.number} returns {self.answers}")
+        self.stage = Stage.ENDED  # without a batch, Spark ends the run, which seems to be over
+        self.leave()
+        return True
+
+    def _stop(self) -> None:
+        assert self.group is not None
+        self._enter()
+        self.group.begin_stop(LONG_S)
+        self.turn()
+        self._look_around()
+
+    def _finish_gracefully(self) -> None:
+        self._enter()
+        self.asked_to_stop = True
+        self.spark._stop_gracefully(STOP_S)
+        self.turn()
+        self._look_around()
+
+    @property
+    def has_to_leave(self) -> bool:
+        return super().has_to_leave and not self.asked_to_stop  # then the shell decides
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self.state.ending and not self.asked_to_stop
+
     def leave(self) -> None:
         if not self.running:
             return
         assert self.group is not None
         self._enter()
         self.group.begin_stop(0.0)
+        self.now += 2 * LONG_S  # the end of a longer wait
         self._drive_out()
         self._die()
 
@@ -270,6 +346,13 @@ class ShellQuery(Query):
     def _requests(self) -> Executor:
         return self.executors["kafka-group-requests"]
 
+    def _call(self, call: Callable[[], object]) -> None:
+        """Let Spark make a call that may wait.  Raise its error, if it fails at once."""
+        self.answers = []
+        self.call = routines.Routine(lambda: self.answers.append(call()))
+        self._enter()
+        self.call.resume()
+
     def _ask(self, call: Callable[[], T]) -> T | None:
         """Run a call of Spark's thread.  Return None if the query fails because of it, or is ending."""
         self._enter()
@@ -290,7 +373,7 @@ class ShellQuery(Query):
         error = self.group._thread.error
         if error is not None:
             self._failed(error)
-        elif not self.group.alive:
+        elif not self.group.alive and not self.asked_to_stop:
             self._die()
 
     def _has_moved(self, before: State) -> bool:
@@ -414,6 +497,8 @@ class ShellQuery(Query):
             self._ask(lambda: group.finish(self.log[-1]))
             if arg & 8 or not self.running:
                 return True  # the listener has reported it: the next trigger is far away
+        if self.state.ending and not self.runs:
+            return finished  # it plans no batch
         if self.warm is Warm.COLD:
             self.warm, self.draft, self.stage = Warm.WARMING, {}, Stage.DRAFTED
             self._plan()
@@ -425,7 +510,7 @@ class ShellQuery(Query):
             return True
         planner = self.planner
         if isinstance(planner, AvailableNow):
-            return self._run_on(planner, arg & 3 or None) or finished
+            return self._run_on(arg & 3 or None) or finished
         before = self.state
         self.leaders_are_silent = bool(arg & 8)
         draft = self._ask(lambda: planner.look(group, arg & 3 or None))
@@ -440,19 +525,17 @@ class ShellQuery(Query):
             self._plan()
         return True
 
-    def _run_on(self, planner: AvailableNow, max_rows: int | None) -> bool:
+    def _run_on(self, max_rows: int | None) -> bool:
         """Continue the call that plans the next batch of a run with availableNow.  Return whether it is over."""
-        group = self.group
-        assert group is not None
-        if self.call is None or self.call.over:
-            self._found: list[BatchOffset | None] = []
-            always = not self.log
-            self.call = routines.Routine(lambda: self._found.append(planner.next_batch(group, max_rows, always=always)))
-        self._enter()
+        start = self._start().to_json()
         try:
-            self.call.resume()
+            if self.call is None or self.call.over:
+                self._call(lambda: self.spark.latest_offset(start, max_rows))
+            else:
+                self._enter()
+                self.call.resume()
         except StoppingError:
-            return False
+            return self.crash()  # stopped, but not by Spark
         except NoPartitionsError:
             return self._end_run()  # more members than partitions
         except AssignmentTimeoutError:
@@ -460,10 +543,12 @@ class ShellQuery(Query):
         except KafkaGroupError as problem:
             self._failed(problem)
             return True
-        if not self._found:
+        if not self.answers:
             return False
-        (end,) = self._found
-        if end is None:
+        if self.answers == [start]:
+            if self.asked_to_stop:
+                self.leave()
+                return True
             return self._end_run()
         assert self.state.batch is not None
         self.world.judge_planned(self, self.state.batch)
@@ -490,19 +575,33 @@ class ShellQuery(Query):
             self.stage = Stage.PLANNED
 
     def _replay(self, arg: int) -> bool:
-        group = self.group
-        assert group is not None
+        call = self.call
+        assert call is not None
         before, markers = self.state, self.markers
-        self.loses_answers = bool(arg & 1)
-        ranges = self._ask(lambda: group.replay(self.log[-1]))
-        self.loses_answers = False
-        if not self.running:
-            return True
-        if ranges is not None:
-            assert self.state.batch is not None
+        if not call.over:
+            self._enter()
+            self.loses_answers = bool(arg & 1)
+            try:
+                call.resume()
+            except StoppingError:
+                return self.crash()  # nobody has stopped it after stop()
+            except AssignmentTimeoutError:
+                return self.crash()  # Spark starts the query again
+            except KafkaGroupError as problem:
+                self._failed(problem)
+                return True
+            finally:
+                self.loses_answers = False
+        if self.answers:
+            if self.state.batch is None:
+                raise Violation("ran without a batch in flight", f"q{self.number} reads {self.answers}")
             self.world.judge_replayed(self, self.state.batch)
             self.stage = Stage.LOGGED
-        return ranges is not None or self.markers is not markers or self._has_moved(before)
+        return bool(self.answers) or self.markers is not markers or self._has_moved(before)
+
+    def _running_ranges(self) -> Mapping[TopicPartition, OffsetRange]:
+        start, end = self._start().to_json(), self.log[-1].to_json()
+        return self._ask(lambda: self.spark.running_ranges(start, end)) or {}
 
 
 class _Events:
@@ -539,6 +638,8 @@ _REPLACED: list[tuple[Any, dict[str, object]]] = [
     (commits, {"DaemonExecutor": Executor, "TransactionalCommitter": stand_ins.SimulatedCommitter}),
     (commits, {"wait": stand_ins.wait_for}),
     (commits, {"connect": lambda *_, **__: None, "PlainCommitter": stand_ins.SimulatedPlainCommitter}),
+    (real_query, {"time": stand_ins.CALL_CLOCK, "ControlSocket": stand_ins.NoSocket}),
+    (real_query, {"EventLog": lambda *_: _Events(SCENE.query)}),
     (membership, {"time": CLOCK, "threading": stand_ins.Threading, "DaemonExecutor": Executor, "step": _told_step}),
     (membership, {"GroupOffsets": stand_ins.SimulatedOffsets, "SkipStore": stand_ins.SimulatedSkipStore}),
     (group_thread, {"time": CLOCK, "threading": stand_ins.Threading, "Mailbox": stand_ins.TurnMailbox}),

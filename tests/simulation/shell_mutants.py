@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyspark_kafka_group.coordinator import group_thread, membership, rebalances
+from pyspark_kafka_group.query import query
 from tests.simulation.mutants import Mutant
 
 SHELL_MUTANTS = [
@@ -37,5 +38,12 @@ SHELL_MUTANTS = [
         "GroupThread._follow",
         "if matching and matching != self.topics:",
         "if False:",
+    ),
+    Mutant(
+        "a query that stop() has let leave runs its logged batch again",
+        query,
+        "Query._running_ranges",
+        "self._wait_for_end()",
+        "return logged.ranges()",
     ),
 ]

@@ -7,8 +7,9 @@ decisions.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset
@@ -65,6 +66,46 @@ class Clock:
 
 
 CLOCK = Clock()
+
+
+class CallClock(Clock):
+    """The same for calls of Spark: the schedule decides when a call that sleeps continues."""
+
+    def sleep(self, seconds: float) -> None:
+        SCENE.query.waits_in_a_call(seconds)
+
+
+CALL_CLOCK = CallClock()
+
+
+class NoSocket:
+    """Replaces :class:`ControlSocket`: schedules call the query."""
+
+    address = None
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def keep_address(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class OnlySource:
+    """Replaces :class:`Sources`: no query has a second source."""
+
+    secondary = expects_secondary = False
+
+    def __init__(self) -> None:
+        self._first = True
+
+    @contextmanager
+    def call(self, asked: str | None = None, query_id: str | None = None) -> Iterator[bool]:
+        first, self._first = self._first, False
+        yield first
+
+    def planned(self, *_: object) -> None: ...
+
+    def close(self) -> None: ...
 
 
 def new_lineage() -> str:
@@ -179,6 +220,8 @@ class TurnMailbox(Mailbox):
     def call(self, command: Callable[[], T]) -> Future[T]:
         future = super().call(command)
         SCENE.query.turn()
+        if not future.done():
+            SCENE.query.turn()  # in its first turn, a thread subscribes
         if not future.done():  # the group thread has ended before
             future.set_exception(TimeoutError())
         return future
@@ -334,7 +377,7 @@ class SimulatedCommitter:
             raise CommitRefusedError("UNKNOWN_TOPIC_OR_PART", "these topics do not exist", missing_topics=missing)
         world.judge_accepted(query, commit)
         waits = query.commit_how & 1
-        if world.transactions:
+        if query.transactional:
             transaction = commit.transaction = Transaction(query.number, offsets)
             store.open.append(transaction)
             if waits:
@@ -357,9 +400,9 @@ class SimulatedCommitter:
         if self._query.commit_breaks:
             self._query.commit_breaks = False
             world = self._query.world
-            if not (world.transactions or commit.landed):
+            if not (self._query.transactional or commit.landed):
                 world.late.append(commit)
-            raise CommitRefusedError("_TIMED_OUT", "no answer", unclear=not world.transactions)
+            raise CommitRefusedError("_TIMED_OUT", "no answer", unclear=not self._query.transactional)
 
 
 class SimulatedPlainCommitter(SimulatedCommitter, PlainCommitter):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import Input
+from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
 from pyspark_kafka_group.coordinator.handover.outputs import Output
 from pyspark_kafka_group.coordinator.handover.state import Batch, State
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
@@ -44,6 +45,8 @@ class Config(NamedTuple):
     ``replaces``: sinks replace the rows of a batch that runs again.  Other sinks ignore such a batch.
     ``available_now``: each query reads up to the log ends at its start, and ends.
     ``slow``: the step in which each query is slow while the others continue.
+    ``own``: an option that one query has and the others have not: it commits plainly (``plain``), it is a run with
+    availableNow beside streams (``run``), or it is not static (``dynamic``).
     ``calm``: no fault may happen, so queries may process no record twice.
     """
 
@@ -63,6 +66,7 @@ class Config(NamedTuple):
     replaces: bool = False
     available_now: bool = False
     slow: tuple[str, ...] = ("", "", "", "")
+    own: tuple[str, ...] = ("", "", "", "")
     calm: bool = False
 
 
@@ -89,7 +93,6 @@ class World:
     def __init__(self, config: Config, *, story: list[str] | None = None, make: type[Query] = Query) -> None:
         self.config = config
         self.calm = config.calm
-        self.transactions = config.transactions
         self.story = story
         self.partitions = [
             TopicPartition(letter, n) for letter, count in zip("abc", config.topics, strict=False) for n in range(count)
@@ -184,7 +187,7 @@ class World:
             case "start":
                 happened = query.start(arg)
             case "exit":
-                happened = query.exit()
+                happened = query.exit(arg)
             case "crash":
                 happened = query.crash()
             case "restart":
@@ -207,7 +210,7 @@ class World:
                 happened = self._restore(query, arg)
             case _:
                 raise ValueError(kind)
-        if happened and query.running and query.state.ending and not (query.state.uncommitted or query.state.in_doubt):
+        if happened and query.running and query.has_to_leave:
             query.leave()
         if self.story is not None and not happened:
             self.story.pop()
@@ -277,7 +280,7 @@ class World:
                 self._create(topic, arg >> 1 & 3, more=bool(arg & 8))
             case "lead":  # the leader of a partition stops, or is back
                 log = self.logs.get(self.partitions[who % len(self.partitions)])
-                if log is None or (log.leader and self.config.available_now):
+                if log is None or (log.leader and any(query.runs for query in self.queries)):
                     return False
                 log.leader = not log.leader
             case "truncate":
@@ -685,16 +688,17 @@ class World:
             log.leader = True
         for query in self.queries:
             query.hides_markers = False
+            if query.running and query.state.lifecycle is Lifecycle.LEFT:
+                query.leave()  # after pyspark_kafka_group.stop(), its user stops it
         if self.story is not None:
             self.story.append("> settle")
-        if self.config.available_now:
+        if any(query.runs for query in self.queries):
             for transaction in [t for t in self.store.open if t.abandoned]:
                 self.store.end_transaction(transaction, commit=True)
             self._run_on()
             self._judge_ended_runs()
-            self.config = self.config._replace(available_now=False)  # streams read the rest
-            for query in self.queries:
-                query.target = None
+            for query in self.queries:  # streams read the rest
+                query.runs, query.target = False, None
         gone = sorted({tp.topic for tp in self.partitions if tp not in self.logs})
         if gone and self.config.forgets:
             self._run_on()
@@ -853,16 +857,16 @@ class World:
             if not own and r.start < stored.offset:
                 raise Violation("replayed what others have committed", f"q{query.number} reads {tp} {r}")
 
-    def readable(self, batch: Batch) -> dict[TopicPartition, list[Record]]:
-        """Return the records that readers get for ``batch``: they find topics by name, and skip deleted records."""
-        found = {}
-        for tp, r in batch.running.items():
+    def readable(self, end: BatchOffset, ranges: Mapping[TopicPartition, OffsetRange]) -> Rows:
+        """Return the records that readers get for a batch: they find topics by name, and skip deleted records."""
+        found: dict[TopicPartition, list[Record]] = {}
+        for tp, r in ranges.items():
             log = self.logs.get(tp)
             if log is None:
                 continue
             start, until = max(r.start, log.start), min(r.until, log.end)
             found[tp] = [log.record(offset) for offset in range(start, until)]
-            if not self.is_current(tp, batch.end, r.until):
+            if not self.is_current(tp, end, r.until):
                 self.declare_changed(tp, r)  # the batch reads other records than it was planned for
         return found
 
@@ -943,11 +947,11 @@ class World:
                     raise Violation("processed offsets stay", f"q{query.number}: {sorted(left)} are gone")
 
     def _judge_ended_runs(self) -> None:
-        """If all runs with availableNow have ended normally, raise if records below all their targets are unread."""
-        if not all(query.stage is Stage.ENDED and not query.crashed for query in self.queries if query.starts):
-            return
+        """If all queries were runs that have ended normally, raise if records below all their targets are unread."""
         for tp, log in self.logs.items():
             runs = [query for query in self.queries if query.starts and tp.topic in query.topics]
+            if not all(query.stage is Stage.ENDED and not query.crashed for query in runs):
+                continue  # among them streams, which may still have partitions
             targets = [query.target.get(tp, 0) for query in runs if query.target is not None]
             for offset in range(max(self.base.get(tp, 0), log.start), min(targets, default=0)):
                 if not self.processed[tp].get(log.record(offset)):

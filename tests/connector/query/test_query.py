@@ -23,7 +23,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import Lose
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
 from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
-from pyspark_kafka_group.offsets.errors import AuthenticationError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, ConfigurationError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import query as query_module
@@ -46,6 +46,11 @@ OPTIONS = {
     "startingOffsets": "earliest",
     "commitMode": "plain",
 }
+
+
+def not_decided(*_: object, **__: object) -> frozenset[TopicPartition]:
+    """Answer as a group does that rebalances."""
+    raise TryAgainError("the group rebalances")
 
 
 class Spark:
@@ -159,6 +164,66 @@ def test_a_query_that_nobody_stops_after_its_member_has_left_fails(
     assert not spark.poll(), "its caller may still wait for another source of the query"
     time.sleep(2)
     with pytest.raises(StoppingError, match="but did not stop the query"):
+        spark.poll()
+
+
+def test_a_query_that_stop_lets_leave_while_it_replays_does_not_run_its_batch(
+    spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: stop() returned True, then Spark ran the batch, and the next owner read the same records."""
+    monkeypatch.setattr(query_module, "_ABANDONED_S", 0.5)
+    monkeypatch.setattr(GroupOffsets, "held_by_others", not_decided)
+    produce(0)
+    spark.wait_for_batch()
+    spark.query.stop()  # like a killed process, it has not finished the batch
+    restarted = made(
+        {**OPTIONS, "kafka.bootstrap.servers": spark.query._settings.group.properties["bootstrap.servers"]}
+    )
+    answers: list[object] = []
+
+    def replay() -> None:
+        try:
+            answers.append(restarted.running_ranges(json.loads(spark.logged), json.loads(spark.offset)))
+        except StoppingError as problem:
+            answers.append(problem)
+
+    call = threading.Thread(target=replay)
+    call.start()
+    try:
+        deadline = Deadline.after(PATIENCE_S)
+        while (report := restarted.report()) is None or not report["control"]:
+            assert not deadline.passed
+            time.sleep(0.05)
+        assert ask_to_stop(report["control"], Deadline.after(20))
+        call.join(0.3)
+        assert not answers, "its caller is about to stop it"
+        call.join(PATIENCE_S)
+        (answer,) = answers
+        assert isinstance(answer, StoppingError)
+        assert "but did not stop the query" in str(answer)
+    finally:
+        restarted.stop()
+
+
+def test_a_batch_that_is_not_running_has_no_ranges(spark: Spark, produce: Produce) -> None:
+    """Regression: a DataFrame of foreachBatch that was used after its function read its records once more."""
+    produce(0)
+    spark.wait_for_batch()
+    old = spark.logged, spark.offset
+    assert spark.ranges() == {0: "[0, 1)"}, "Spark may ask again while the batch runs"
+    spark.commit(spark.offset)
+    with pytest.raises(ConfigurationError, match="of a batch that is not running"):
+        spark.query.running_ranges(json.loads(old[0]), json.loads(old[1]))
+
+
+def test_a_signal_to_a_run_that_ends_by_itself_does_not_look_like_its_end(spark: Spark, produce: Produce) -> None:
+    """Regression: SIGTERM to the source process ended a run with availableNow as a success, with unread records."""
+    produce(0)
+    spark.query.fix_target()
+    spark.wait_for_batch()
+    spark.commit(spark.offset)
+    threading.Timer(0.3, spark.query.interrupt).start()  # the mock cluster never says that the group has settled
+    with pytest.raises(StoppingError, match="A signal"):
         spark.poll()
 
 
