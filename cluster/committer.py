@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
@@ -135,6 +136,16 @@ def _begin(producer: Producer, timeout_s: float) -> None:
     producer.init_transactions(timeout_s)
 
 
+def _close(producer: Producer) -> None:
+    """Close a producer, whatever it still does.  The coordinator or the next producer ends its transaction."""
+    from confluent_kafka import KafkaException
+
+    warnings.filterwarnings("ignore", "Producer abort_transaction failed", RuntimeWarning)
+    close = getattr(producer, "close", lambda: None)  # confluent-kafka 2.15 closes it when its last user has gone
+    with contextlib.suppress(KafkaException, RuntimeError):
+        close()
+
+
 class _Connections:
     """Notes whether a connection of one producer has broken.  The producer calls it, inside its own calls.
 
@@ -214,8 +225,8 @@ class TransactionalCommitter:
             self._producer.poll(0)
 
     def close(self) -> None:
-        """Drop the producer.  The coordinator aborts an open transaction."""
-        self._producer = None
+        """Close the producer, without waiting.  The coordinator aborts an open transaction."""
+        self._drop(self._producer)
         if self._cluster is not None:
             self._cluster.close()
         self._caller.close()
@@ -227,7 +238,7 @@ class TransactionalCommitter:
                 return self._producer
             # Deliberate: a producer whose broker was restarted may hang for ever in the next transaction (2.16.1), and
             # what it has sent twice may arrive in the next transaction, see _give_up.
-            self._producer = None
+            self._drop(self._producer)
         connections = self._connections = _Connections()
         from confluent_kafka import KafkaException, Producer
 
@@ -275,10 +286,10 @@ class TransactionalCommitter:
             except TimeoutError:
                 # Deliberate: abandons the thread and the producer.  librdkafka 2.16.1 may never return from
                 # send_offsets_to_transaction after the only broker was restarted, whatever its timeout is.
-                self._abandon()
+                self._drop(producer)
                 raise CommitRefusedError("_TIMED_OUT", "the client does not answer") from None
             except CommitRefusedError:
-                self._abandon()
+                self._drop(producer)
                 raise
             except KafkaException as problem:
                 error: KafkaError = problem.args[0]
@@ -313,11 +324,17 @@ class TransactionalCommitter:
         except (TryAgainError, KafkaGroupError):
             return frozenset()
 
-    def _abandon(self) -> None:
-        """Abandon the producer, and the thread that is inside one of its calls."""
-        self._caller.close()
-        self._caller = DaemonExecutor("kafka-group-transaction")
+    def _drop(self, producer: Producer | None) -> None:
+        """Close a producer on its thread, which may be inside one of its calls, and let others have a new thread.
+
+        Deliberate: closed, not only forgotten.  Its errors refer to it in a circle, and the collector rarely runs in a
+        query that waits.  Each producer has four threads and several files.
+        """
         self._producer = None
+        if producer is not None:
+            self._caller.submit(_close, producer)
+            self._caller.close()
+            self._caller = DaemonExecutor("kafka-group-transaction")
 
     def _give_up(self, producer: Producer, error: KafkaError) -> None:
         """Prepare the producer for another transaction if the broker has refused this one; otherwise drop it.
@@ -335,9 +352,9 @@ class TransactionalCommitter:
             except KafkaException as problem:
                 _log.info("abort failed, a new producer follows: %s", problem.args[0].name())
             except TimeoutError:
-                self._abandon()
+                _log.info("abort failed, a new producer follows: the client does not answer")
         # A new producer's init_transactions aborts or completes whatever the old one left open.
-        self._producer = None
+        self._drop(producer)
         return None
 
     def _meaning(self, error: KafkaError, *, in_time: bool) -> KafkaGroupError:

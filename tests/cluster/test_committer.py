@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,10 +19,15 @@ from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.committer import CommitRefusedError, TransactionalCommitter
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError, MemberFencedError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.wire import deadline
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.token_cache import PROVIDER
 
 OFFSETS = {TopicPartition("t", 0): (Offset(5), LeaderEpoch(3), "note")}
+
+
+INIT_PRODUCER_ID, COORDINATOR_LOAD_IN_PROGRESS = 22, 14
 
 
 class FakeProducer:
@@ -27,6 +36,7 @@ class FakeProducer:
     def __init__(self, config: dict[str, object], *, hangs: bool) -> None:
         self.on_error = config["error_cb"]
         self.release = threading.Event()
+        self.closed = threading.Event()
         self.committed = False
         self.knows_a_broker = False
         self.answers = iter([-1, 1])  # ids of the brokers that answer, a bootstrap server first
@@ -57,6 +67,9 @@ class FakeProducer:
 
     def abort_transaction(self, _timeout: float) -> None:
         self.aborted = True
+
+    def close(self) -> None:
+        self.closed.set()
 
     def commit_transaction(self, _timeout: float) -> None:
         self.committed = True
@@ -94,6 +107,40 @@ def test_commit_that_hangs_is_given_up_and_the_next_one_has_a_producer_of_its_ow
         transactions.commit(OFFSETS, b"group")
     transactions.commit(OFFSETS, b"group")
     assert [producer.committed for producer in made] == [False, True]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts in /proc")
+def test_failed_commits_leave_no_threads_and_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: each failed commit left a producer with four threads and several files, for an hour or more."""
+    monkeypatch.setattr(committer, "TRANSACTION_TIMEOUT_S", 1.0)
+    gc.disable()  # the collector of a query that waits rarely runs
+    try:
+        with MockKafka() as kafka:
+            mine = TransactionalCommitter({"bootstrap.servers": kafka.bootstrap_servers}, group_id="g", query_id="q")
+            try:
+                kafka.push_errors(INIT_PRODUCER_ID, *[COORDINATOR_LOAD_IN_PROGRESS] * 10_000)
+                counts = []
+                for _ in range(10):
+                    with pytest.raises(CommitRefusedError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+                        mine.commit(OFFSETS, b"")
+                    counts.append((threads(), files()))
+                until = Deadline.after(30)
+                while (threads() > counts[0][0] or files() > counts[0][1]) and not until.passed:
+                    time.sleep(0.05)
+                assert threads() <= counts[0][0], counts
+                assert files() <= counts[0][1], counts
+            finally:
+                mine.close()
+    finally:
+        gc.enable()
+
+
+def threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.mark.parametrize(
