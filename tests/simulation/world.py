@@ -857,7 +857,9 @@ class World:
             if not own and r.start < stored.offset:
                 raise Violation("replayed what others have committed", f"q{query.number} reads {tp} {r}")
 
-    def readable(self, end: BatchOffset, ranges: Mapping[TopicPartition, OffsetRange]) -> Rows:
+    def readable(
+        self, end: BatchOffset, ranges: Mapping[TopicPartition, OffsetRange]
+    ) -> dict[TopicPartition, list[Record]]:
         """Return the records that readers get for a batch: they find topics by name, and skip deleted records."""
         found: dict[TopicPartition, list[Record]] = {}
         for tp, r in ranges.items():
