@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.columns.limits import TooLargeError
-from pyspark_kafka_group.formats.avro_defaults import decimal_of, set_defaults, with_length
+from pyspark_kafka_group.formats.avro_defaults import decimal_of, drop_unfit_defaults, set_defaults, with_length
 from pyspark_kafka_group.formats.avro_resolution import (
     PROMOTED,
     Names,
@@ -260,8 +260,10 @@ def _is_bytes(schema: Schema) -> bool:
 
 
 def _schemas(definition: Definition) -> list[Schema]:
-    """Return a schema and then its references, with full names."""
-    return [in_full(of_text(text)) for text in (definition.text, *(text for _, text in definition.references))]
+    """Return a schema and then its references, with full names and without defaults that do not fit."""
+    found = [in_full(of_text(text)) for text in (definition.text, *(text for _, text in definition.references))]
+    drop_unfit_defaults(found, names_of(found[::-1]))
+    return found
 
 
 def _parsed(schemas: list[Schema], *, defaults: bool = False) -> Schema:
@@ -271,11 +273,11 @@ def _parsed(schemas: list[Schema], *, defaults: bool = False) -> Schema:
     raw, *references = map(for_fastavro, schemas)
     named: dict[str, Any] = {}
     for one in references:
-        fastavro.parse_schema(one, named)
+        fastavro.parse_schema(one, named, _ignore_default_error=True)
     root = {"type": "record", "name": "kafka_group_root", "fields": [{"name": _ROOT, "type": raw}]}
     # Deliberate: with definitions in place of names.  If one of two schemas contains only the name of a type, fastavro
     # does not find it in a union.
-    found = fastavro.parse_schema(root, named, expand=True)
+    found = fastavro.parse_schema(root, named, expand=True, _ignore_default_error=True)
     if defaults:
         set_defaults(named.values(), named)
     return found

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from decimal import Context, Decimal
 from typing import Any
 
-from pyspark_kafka_group.formats.avro_resolution import Names
+from pyspark_kafka_group.formats.avro_resolution import Names, definitions
 from pyspark_kafka_group.formats.avro_types import PREFIX, Schema
 
 _DECIMALS = Context(prec=80)
@@ -81,10 +81,15 @@ _JSON: dict[str, type | tuple[type, ...]] = {
 }  # fmt: skip
 
 
+_BITS = {"int": 31, "long": 63}
+
+
 def _check(kind: str, default: Any) -> None:
     """Raise `ValueError` for a JSON default that does not have the type."""
     if not isinstance(default, _JSON.get(kind, object)) or (isinstance(default, bool) and kind != "boolean"):
         raise ValueError(f"the default {default!r} is no {kind}")
+    if kind in _BITS and isinstance(default, int) and not -(1 << _BITS[kind]) <= default < 1 << _BITS[kind]:
+        raise ValueError(f"the default {default!r} is out of the range of {kind}")
 
 
 def _given(field: dict[str, Any], default: dict[str, Any]) -> Any:
@@ -114,6 +119,27 @@ def with_length(value: bytes) -> bytes:
 
 def _block(elements: list[bytes]) -> bytes:
     return (_varint(len(elements)) + b"".join(elements) if elements else b"") + b"\0"
+
+
+def drop_unfit_defaults(schemas: Iterable[Schema], names: Names) -> None:
+    """Remove defaults that do not have the type of their field, as a registry may accept them.
+
+    They have no meaning in a writer's schema.  In a reader's, only records without the field would need them.
+
+    Parameters
+    ----------
+    schemas
+        The schemas, with full names.  Changed in place.
+    names
+        The definitions of their names.
+    """
+    for record in [one for one in definitions(schemas) if isinstance(one.get("fields"), list)]:
+        for field in record["fields"]:
+            try:
+                if "default" in field:
+                    default_of(field["type"], field["default"], names)
+            except (ValueError, TypeError, KeyError, AttributeError):
+                del field["default"]
 
 
 def set_defaults(parsed: Iterable[Schema], names: Names) -> None:

@@ -71,18 +71,20 @@ def in_full(schema: Schema, namespace: str = "") -> Schema:
 
 def names_of(schemas: Iterable[Schema]) -> Names:
     """Return the definitions of names in schemas with full names."""
-    found: Names = {}
+    return {one["name"]: one for one in definitions(schemas) if isinstance(one.get("name"), str)}
+
+
+def definitions(schemas: Iterable[Schema]) -> Iterator[dict[str, Any]]:
+    """Yield all parts of schemas that are objects."""
     left = list(schemas)
     while left:
         schema = left.pop()
         if isinstance(schema, list):
             left += schema
         elif isinstance(schema, dict):
-            if isinstance(schema.get("name"), str):
-                found[schema["name"]] = schema
+            yield schema
             left += [field["type"] for field in schema.get("fields", ())]
             left += [schema.get("items"), schema.get("values"), schema.get("type")]
-    return found
 
 
 class Resolution:

@@ -6,6 +6,7 @@ Pure.  A schema is its JSON.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -56,13 +57,28 @@ _REMEDY = "Read it as binary, and use from_avro; or name another schema."
 
 
 def of_text(text: str) -> Schema:
-    """Return the parsed schema.  A single name such as ``"string"`` needs no quotation marks."""
+    """Return the parsed schema.  A single name such as ``"string"`` needs no quotation marks.
+
+    A decimal that is not valid becomes the bytes that it is written as, as Avro's specification says.
+    """
     try:
-        return json.loads(text)
+        return json.loads(text, object_hook=_without_invalid_decimal)
     except ValueError:
         if text.strip() in _SIMPLE:
             return text.strip()
         raise MalformedError("it is not an Avro schema in JSON.", _REMEDY) from None
+
+
+def _without_invalid_decimal(found: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a schema, without its logical type if that is a decimal that is not valid."""
+    if found.get("logicalType") != "decimal" or found.get("type") not in ("bytes", "fixed"):
+        return found
+    precision, scale = found.get("precision"), found.get("scale", 0)
+    if type(precision) is int and type(scale) is int and precision > 0 and 0 <= scale <= precision:
+        size = found.get("size") if found["type"] == "fixed" else math.inf
+        if isinstance(size, int | float) and precision <= math.log10(2) * (8 * size - 1):
+            return found
+    return {key: value for key, value in found.items() if key not in ("logicalType", "precision", "scale")}
 
 
 def spark_type(schema: Schema, named: Iterable[Schema] = ()) -> t.DataType:
@@ -84,6 +100,15 @@ def spark_type(schema: Schema, named: Iterable[Schema] = ()) -> t.DataType:
     for other in named:
         types.of(other, "")
     return types.of(schema, "")
+
+
+class _FieldError(MalformedError):
+    """A field has no type of Spark.  `path` are the names of the fields, and `inner` is the error."""
+
+    def __init__(self, path: str, inner: MalformedError) -> None:
+        super().__init__(f"field {path}: {inner}", inner.remedy)
+        self.path = path
+        self.inner = inner
 
 
 class _AvroTypes:
@@ -132,9 +157,17 @@ class _AvroTypes:
         if not isinstance(fields, list) or not fields:
             raise MalformedError(f"the record {name!r} has no fields, which a column cannot hold.", _REMEDY)
         self._open.add(name)
-        found = [t.StructField(f["name"], self.of(f["type"], space), nullable=True) for f in fields]
+        found = [t.StructField(f["name"], self._of_field(f, space), nullable=True) for f in fields]
         self._open.discard(name)
         return t.StructType(found)
+
+    def _of_field(self, field: dict[str, Any], namespace: str) -> t.DataType:
+        try:
+            return self.of(field["type"], namespace)
+        except _FieldError as problem:
+            raise _FieldError(f"{field['name']}.{problem.path}", problem.inner) from None
+        except MalformedError as problem:
+            raise _FieldError(field["name"], problem) from None
 
     def _of_name(self, name: str, namespace: str) -> t.DataType:
         full = name if "." in name or not namespace else f"{namespace}.{name}"

@@ -75,6 +75,9 @@ _MOST_REMEMBERED = 1000
 _LARGEST = 2**31 - 1
 """The largest id.  For a larger one, Confluent's registry answers as for a wrong path, and not that it is unknown."""
 
+_DESCRIPTOR = "serialized"
+"""The format of a schema of Protobuf as a descriptor."""
+
 _LONGEST = 300  # maximum length of an error text of the registry, or of a proxy before it
 _REFUSED = (401, 403)
 _NOT_NOW = (408, 429, 502, 503, 504)
@@ -145,7 +148,10 @@ class Registry:
         try:
             # Deliberate: no cache of newest versions, which the client would keep until this process ends.
             more = {"max.retries": 0, "timeout": 10, "cache.latest.ttl.sec": 0}
-            self._client: SchemaRegistryClient = SchemaRegistryClient({**config, **more})
+            # Deliberate: one for each format.  A client keeps schemas by id, whatever their format (2.16).
+            self._clients: dict[str | None, SchemaRegistryClient] = {
+                fmt: SchemaRegistryClient({**config, **more}) for fmt in (None, _DESCRIPTOR)
+            }
         except (ValueError, OSError) as problem:
             raise OptionError(
                 f"{REGISTRY}url",
@@ -189,7 +195,8 @@ class Registry:
 
         def asked() -> Schema:
             return self._asked(
-                f"schema {number}", lambda: self._converted(lambda fmt: self._client.get_schema(number, fmt=fmt), fmt)
+                f"schema {number}",
+                lambda: self._converted(lambda fmt: self._clients[fmt].get_schema(number, fmt=fmt), fmt),
             )
 
         try:
@@ -213,7 +220,7 @@ class Registry:
         fmt = _format(kind)
         found = self._asked(
             f"subject {subject!r}",
-            lambda: self._converted(lambda fmt: self._client.get_latest_version(subject, fmt=fmt), fmt),
+            lambda: self._converted(lambda fmt: self._clients[fmt].get_latest_version(subject, fmt=fmt), fmt),
         )
         return self._definition(int(found.schema_id or 0), found.schema, fmt)
 
@@ -246,7 +253,7 @@ class Registry:
             references[name] = found.schema.schema_str or ""
 
     def _version(self, subject: str, version: int, fmt: str | None) -> RegisteredSchema:
-        return self._converted(lambda fmt: self._client.get_version(subject, version, deleted=True, fmt=fmt), fmt)
+        return self._converted(lambda fmt: self._clients[fmt].get_version(subject, version, deleted=True, fmt=fmt), fmt)
 
     def _converted(self, ask: Callable[[str | None], _Found], fmt: str | None) -> _Found:
         """Request a schema in a format, or as it was registered if that is a descriptor already.
@@ -264,8 +271,6 @@ class Registry:
                 registered = ask(None)
             except Refused:
                 raise problem from None
-            # The client keeps schemas by id, whatever their format.  The next request must reach the registry.
-            self._client.clear_caches()
             if not _is_base64(_text_of(registered)):
                 raise problem from None
             return registered
@@ -354,4 +359,4 @@ def _without_user(text: str) -> str:
 
 
 def _format(kind: str | None) -> str | None:
-    return "serialized" if kind == "PROTOBUF" else None
+    return _DESCRIPTOR if kind == "PROTOBUF" else None

@@ -268,7 +268,7 @@ def test_what_is_no_answer_of_a_registry_is_said(monkeypatch: pytest.MonkeyPatch
     """For example, the answer is a login page for people."""
     with SchemaRegistryServer() as server:
         found = Registry({"url": server.url}, patience_s=0)
-        monkeypatch.setattr(found._client, "get_schema", lambda *_, **__: json.loads("<html>"))
+        monkeypatch.setattr(found._clients[None], "get_schema", lambda *_, **__: json.loads("<html>"))
 
         with pytest.raises(SchemaRegistryError, match=r"gives no usable answer \(Expecting value"):
             found.by_id(1)
@@ -361,3 +361,14 @@ def test_each_part_of_mutual_tls_counts(name: str, secured: tuple[SchemaRegistry
         Registry(wrong, patience_s=0).newest("orders-value")
 
     assert "wr0ng" not in str(raised.value)
+
+
+def test_a_schema_that_was_asked_for_in_another_format_is_asked_for_again(server: SchemaRegistryServer) -> None:
+    """Regression: the client kept the text, and valid records of Protobuf were malformed until the worker ended."""
+    number = server.register("orders-value", descriptor(proto_file()), "PROTOBUF")
+    registry = ask(server)
+
+    registry.by_id(number, "AVRO")  # a record of an Avro column names this id
+
+    assert registry.by_id(number, "PROTOBUF").text == descriptor(proto_file())
+    assert server.requests == [f"/schemas/ids/{number}", f"/schemas/ids/{number}?format=serialized"]
