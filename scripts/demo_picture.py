@@ -75,7 +75,7 @@ def svg(frames: list[list[str]]) -> str:
     drawn = ""
     for number, frame in enumerate(frames):
         last = number == len(frames) - 1
-        style += f".f{number}{{opacity:{int(last)};animation:f {total}s {number * FRAME_S}s infinite}}"
+        style += f".f{number}{{opacity:{int(last)};animation:f {total}s {number * FRAME_S - total}s infinite}}"
         drawn += f'<g class="f{number}">{"".join(_line(row + 2, line) for row, line in enumerate(frame))}</g>\n'
     style += "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"
     return (

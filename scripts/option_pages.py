@@ -19,7 +19,7 @@ from pyspark_kafka_group.writing.producer_properties import PROPERTIES as PRODUC
 
 _GROUPS = {
     "Cluster and group": "kafka.bootstrap.servers kafka.group.id groupIdPrefix",
-    "What to read": "subscribe subscribePattern assign columns includeHeaders",
+    "What to read": "subscribe subscribePattern assign where columns includeHeaders",
     "Where to start": (
         "startingOffsets startingTimestamp startingOffsetsByTimestamp startingOffsetsByTimestampStrategy "
         "onOffsetRewind failOnDataLoss"

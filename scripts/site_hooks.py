@@ -24,6 +24,12 @@ _LINK = re.compile(r"(?<=\]\()[^)#\s:]+(?=[)#])")
 _RAW = re.compile(r"^\s*(?:\d+\.|[-*|]) \S.*", re.MULTILINE)
 _LOADED = re.compile(r"""<(?:script|img|link rel="stylesheet")[^>]* (?:src|href)="(?:https?:)?//""")
 
+_BOOST = {
+    **dict.fromkeys(("quick-start.md", "symptoms.md", "options.md", "recipes.md", "sinks.md", "operating.md"), 4.0),
+    **dict.fromkeys(("architecture.md", "api.md", "how-we-test.md", "project/benchmarks/README.md"), 0.2),
+}
+"""How much a page counts in the search, beside 1."""
+
 _log = logging.getLogger("mkdocs.hooks.site")
 _markdown: dict[str, str] = {}
 _sections: list[Any] = []
@@ -50,6 +56,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         target = (source.parent / link[0]).resolve()
         return posixpath.relpath(_uri(target), folder) if target.is_file() else link[0]
 
+    if page.file.src_uri in _BOOST:
+        page.meta["search"] = {"boost": _BOOST[page.file.src_uri]}
     markdown = _indented(_LINK.sub(on_site, markdown))
     _markdown[page.file.src_uri] = markdown
     return re.sub(r"^<!-- (::: \S+) -->$", r"\1", markdown, flags=re.MULTILINE)
