@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from pyspark_kafka_group.batch.bookmark import Bookmark
     from pyspark_kafka_group.source import KafkaGroupDataSource as DefaultSource
 
-__all__ = ["DefaultSource", "__version__", "bookmark", "register", "run_until_signal", "stop"]
+__all__ = ["DefaultSource", "__version__", "bookmark", "read_arrow", "register", "run_until_signal", "stop"]
 
 __version__ = "0.1.0"
 
@@ -58,7 +59,7 @@ def register(spark: SparkSession) -> None:
     listen(spark)
 
 
-def bookmark(spark: SparkSession, options: Mapping[str, str]) -> Bookmark:
+def bookmark(spark: SparkSession | None, options: Mapping[str, str]) -> Bookmark:
     """Return what a group has not read yet, to process it as a batch and then commit it.
 
     For jobs that a scheduler starts.  The group's committed offsets say where the last run ended.
@@ -72,8 +73,8 @@ def bookmark(spark: SparkSession, options: Mapping[str, str]) -> Bookmark:
 
     Parameters
     ----------
-    spark : SparkSession
-        The session that reads.
+    spark : SparkSession or None
+        The session that reads.  None without Spark: :func:`read_arrow` reads the bookmark.
     options : mapping of str to str
         Options of ``spark.read.format("kafka-group")``, except ``startingOffsets`` and the like.  This process also
         connects to the cluster.
@@ -88,12 +89,45 @@ def bookmark(spark: SparkSession, options: Mapping[str, str]) -> Bookmark:
     KafkaGroupError
         Of :mod:`pyspark_kafka_group.errors`: an option is wrong, or the cluster or the group refuses.
     """
-    from pyspark_kafka_group.old_spark import check_spark
+    if spark is not None:
+        from pyspark_kafka_group.old_spark import check_spark
 
-    check_spark()
+        check_spark()
     from pyspark_kafka_group.batch.bookmark import Bookmark
 
     return Bookmark(spark, options)
+
+
+def read_arrow(source: Mapping[str, str] | Bookmark) -> pa.RecordBatchReader:
+    """Read records in this process, without Spark and Java: for Polars, DuckDB, pandas or tests.
+
+        table = pyspark_kafka_group.read_arrow({"kafka.bootstrap.servers": ..., "subscribe": "orders"}).read_all()
+
+    Parameters
+    ----------
+    source : mapping of str to str, or Bookmark
+        Options of ``spark.read.format("kafka-group")``.  Or the result of ``bookmark(None, options)``, which commits
+        what was read at the end of its block.
+
+    Returns
+    -------
+    pyarrow.RecordBatchReader
+        An iterator of record batches, with the columns of the source.  A batch has records of one partition, in order.
+        It has at most 32 MB of bytes, unless a single record is larger.
+
+    Raises
+    ------
+    KafkaGroupError
+        Of :mod:`pyspark_kafka_group.errors`, here or while records are read: an option is wrong, the cluster refuses,
+        or records are lost.
+
+    Notes
+    -----
+    Types for keys and values, such as ``valueFormat``, need the package ``pyspark`` or ``pyspark-client``, but no Java.
+    """
+    from pyspark_kafka_group.arrow_reads import read_arrow as read
+
+    return read(source)
 
 
 def stop(query: StreamingQuery, timeout_s: float = 120.0) -> bool:

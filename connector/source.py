@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_kafka_group.columns.schema import spark_schema
+from pyspark_kafka_group.columns.schema import spark_schema, to_arrow
 from pyspark_kafka_group.offsets.errors import ConfigurationError, OptionError
 from pyspark_kafka_group.offsets.redaction import is_secret
 from pyspark_kafka_group.options.settings import Settings, parse
@@ -217,7 +217,7 @@ def _row_filter(settings: Settings | BatchSettings, schema: StructType) -> RowFi
         return None
     from pyspark_kafka_group.where.filtering import row_filter
 
-    return row_filter(settings.where, schema)
+    return row_filter(settings.where, to_arrow(schema))
 
 
 def _check_schema(schema: StructType, own: StructType) -> None:

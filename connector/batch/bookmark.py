@@ -19,7 +19,6 @@ from pyspark_kafka_group.batch.planning import open_lookup, partitions_of, resol
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.range_lookup import GonePartitionsError, RangeLookup
 from pyspark_kafka_group.columns.schema import spark_schema
-from pyspark_kafka_group.formats.planning import typed_schema
 from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import (
@@ -73,7 +72,8 @@ class Bookmark:
     Attributes
     ----------
     records : DataFrame
-        The records, with the columns of the source.  Every action reads the same ranges.
+        The records, with the columns of the source.  Every action reads the same ranges.  Without a session there is
+        no such attribute: see :func:`pyspark_kafka_group.read_arrow`.
     ranges : dict of (str, int) to (int, int)
         The offsets of each topic-partition, including the first and excluding the second.
     """
@@ -81,7 +81,7 @@ class Bookmark:
     records: DataFrame
     ranges: dict[tuple[str, int], tuple[int, int]]
 
-    def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
+    def __init__(self, spark: SparkSession | None, options: Mapping[str, str]) -> None:
         given = {key: str(value) for key, value in options.items()}
         self._settings = _settings(given)
         with closing(open_lookup(self._settings)) as lookup:
@@ -98,8 +98,14 @@ class Bookmark:
                 self._epochs = {}
         self._topics = {tp.topic: topics[tp.topic] for tp in self._ranges}
         self.ranges = {(tp.topic, tp.partition): (r.start, r.until) for tp, r in sorted(self._ranges.items())}
-        self.records = _fixed(spark, given, self._settings, self._ranges)
+        if spark is not None:
+            self.records = _fixed(spark, given, self._settings, self._ranges)
         self._committed = self._tried = False
+
+    @property
+    def plan(self) -> tuple[BatchSettings, dict[TopicPartition, OffsetRange]]:
+        """The parsed options, and the ranges that are not empty."""
+        return self._settings, {tp: r for tp, r in self._ranges.items() if r.size}
 
     def commit(self) -> None:
         """Commit that all :attr:`records` are processed.  A second call does nothing.
@@ -244,4 +250,6 @@ def _fixed(
 def _schema(settings: BatchSettings) -> t.StructType:
     if settings.formats is None:
         return spark_schema(settings.columns)
+    from pyspark_kafka_group.formats.planning import typed_schema  # needs PySpark, which a bookmark need not
+
     return typed_schema(settings.columns, settings.formats)

@@ -52,8 +52,21 @@ def spark_schema(columns: tuple[str, ...]) -> StructType:
 
 @cache
 def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
-    """Return the Arrow schema that Spark requires for `spark_schema`."""
-    return to_arrow(spark_schema(columns))
+    """Return the Arrow schema that Spark requires for `spark_schema`.  Needs no PySpark."""
+    import pyarrow as pa
+
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    types = {
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "timestampType": pa.int32(),
+        "headers": pa.list_(pa.field("element", header)),
+    }
+    return pa.schema([(name, types[name]) for name in columns])
 
 
 def to_arrow(schema: StructType) -> pa.Schema:

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_kafka_group.columns.schema import COLUMNS, spark_schema, to_arrow
+from pyspark_kafka_group.columns.schema import COLUMNS, arrow_schema
 from pyspark_kafka_group.offsets.errors import ConditionError
 from pyspark_kafka_group.where.expressions import And, Expression
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 _ORIGIN = ("topic", "partition", "offset")
 
@@ -123,14 +119,14 @@ class RowTest:
             raise ConditionError(topic=topic, partition=partition, offset=offset, condition=self._text)
 
 
-def row_filter(text: str, schema: StructType) -> RowFilter:
+def row_filter(text: str, schema: pa.Schema) -> RowFilter:
     """Return the parsed option ``where``.
 
     Parameters
     ----------
     text : str
         The option.
-    schema : StructType
+    schema : pyarrow.Schema
         The columns of the rows, with the types of decoded ones.  The other columns of the source may be used, too.
 
     Raises
@@ -140,8 +136,7 @@ def row_filter(text: str, schema: StructType) -> RowFilter:
     """
     from pyspark_kafka_group.where.parsing import parse_condition  # only the driver needs it
 
-    types = {field.name: field.type for field in to_arrow(spark_schema(COLUMNS))}
-    types |= {field.name: field.type for field in to_arrow(schema)}
+    types = {field.name: field.type for field in [*arrow_schema(COLUMNS), *schema]}
     return RowFilter(text, tuple(_parts(parse_condition(text, types))))
 
 

@@ -15,7 +15,7 @@ OF_STREAMS = {"MemberFencedError"}  # cluster/committer.py
 
 
 def test_the_public_names_are_these() -> None:
-    names = ["DefaultSource", "__version__", "bookmark", "register", "run_until_signal", "stop"]
+    names = ["DefaultSource", "__version__", "bookmark", "read_arrow", "register", "run_until_signal", "stop"]
     assert pyspark_kafka_group.__all__ == names
 
 

@@ -10,7 +10,7 @@ from unittest.mock import MagicMock, create_autospec
 import pyarrow as pa
 import pytest
 
-from pyspark_kafka_group.columns.schema import arrow_schema, spark_schema
+from pyspark_kafka_group.columns.schema import arrow_schema, to_arrow
 from pyspark_kafka_group.formats import batches
 from pyspark_kafka_group.formats.batches import decoded, typed_reading
 from pyspark_kafka_group.formats.planning import typed_schema
@@ -44,7 +44,7 @@ def read(keys: list[bytes | None], values: list[bytes | None], where: str, send:
     assert settings.formats is not None
     schema = typed_schema(settings.columns, settings.formats)
     typed = typed_reading(settings.formats, settings.columns, schema)
-    wanted: RowFilter = pickle.loads(pickle.dumps(row_filter(where, schema)))
+    wanted: RowFilter = pickle.loads(pickle.dumps(row_filter(where, to_arrow(schema))))
     batch = raw(wanted.columns_to_read(typed.columns), keys, values)
     found = list(decoded(iter([batch]), typed, send, wanted))
     assert all(one.num_rows for one in found)
@@ -56,14 +56,14 @@ def offsets(rows: Any) -> list[int]:
 
 
 def test_columns_of_the_condition_that_are_not_wanted_are_read_and_dropped() -> None:
-    wanted = row_filter("key = 'a' AND partition = 3", spark_schema(("value",)))
+    wanted = row_filter("key = 'a' AND partition = 3", arrow_schema(("value",)))
     assert wanted.columns_to_read(("value",)) == ("key", "value", "partition")
     batch = raw(("key", "value", "partition"), [b"a", b"b", None], [b"1", b"2", b"3"])
     assert [found.to_pydict() for found in wanted.rows(iter([batch]), ("value",))] == [{"value": [b"1"]}]
 
 
 def test_a_batch_of_which_nothing_is_left_is_left_out() -> None:
-    wanted = row_filter("key = 'a'", spark_schema(("key",)))
+    wanted = row_filter("key = 'a'", arrow_schema(("key",)))
     assert list(wanted.rows(iter([raw(("key",), [b"b"], [None])]), ("key",))) == []
 
 
@@ -77,14 +77,14 @@ def test_closing_the_rows_closes_the_batches() -> None:
         finally:
             closed.append(True)
 
-    rows = row_filter("key = 'a'", spark_schema(("key",))).rows(source(), ("key",))
+    rows = row_filter("key = 'a'", arrow_schema(("key",))).rows(source(), ("key",))
     next(rows)
     rows.close()  # type: ignore[attr-defined]
     assert closed == [True]
 
 
 def test_a_record_for_which_the_condition_fails_is_named() -> None:
-    wanted = row_filter("CAST(CAST(key AS STRING) AS INT) > 0", spark_schema(("key",)))
+    wanted = row_filter("CAST(CAST(key AS STRING) AS INT) > 0", arrow_schema(("key",)))
     assert wanted.columns_to_read(("key",)) == ("key", "topic", "partition", "offset")
     batch = raw(("key", "topic", "partition", "offset"), [b"1", b"x"], [None, None])
     with pytest.raises(ConditionError, match=r"orders-3: .*offset 101.*TRY_CAST"):
@@ -92,7 +92,7 @@ def test_a_record_for_which_the_condition_fails_is_named() -> None:
 
 
 def test_a_row_that_an_earlier_part_drops_does_not_fail() -> None:
-    wanted = row_filter("offset > 100 AND CAST(CAST(key AS STRING) AS INT) > 0", spark_schema(("key",)))
+    wanted = row_filter("offset > 100 AND CAST(CAST(key AS STRING) AS INT) > 0", arrow_schema(("key",)))
     batch = raw(("key", "topic", "partition", "offset"), [b"x", b"1", b"0"], [None] * 3)
     assert [found.to_pydict() for found in wanted.rows(iter([batch]), ("key",))] == [{"key": [b"1"]}]
 
