@@ -15,8 +15,6 @@ import fcntl
 import json
 import logging
 import os
-import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,6 +22,7 @@ from pathlib import Path
 
 from pyspark_kafka_group.offsets.task_ranges import Task
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.wire.private_folder import private_folder
 
 _log = logging.getLogger(__name__)
 
@@ -42,11 +41,11 @@ def shared_plan(load: str, plan: Callable[[], list[Task]], folder: Path | None =
     plan : callable
         Creates the plan.  Other processes wait meanwhile.
     folder : Path, optional
-        The folder of the files; by default one in the folder for temporary files.
+        The folder of the files; by default a private one.
     """
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(_locked(load, folder or _folder()))
+            file = stack.enter_context(_locked(load, folder or private_folder("plans")))
             found = _read(file)
         except OSError as problem:
             _warn(problem)
@@ -68,17 +67,9 @@ def _warn(problem: OSError) -> None:
     )
 
 
-def _folder() -> Path:
-    return Path(tempfile.gettempdir()) / f"kafka-group-plans-{os.getuid()}"
-
-
 @contextmanager
 def _locked(load: str, folder: Path) -> Iterator[int]:
     """Yield the locked file of a plan.  The lock also ends with the process."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to another user")
     path = folder / load
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

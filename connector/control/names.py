@@ -1,16 +1,17 @@
 """The second address of a control socket: a link to it.  The name of the link is the query's id.
 
-The links are in a folder for temporary files, which client and server must share, and which only this user may enter.
+The links are in a private folder (`wire.private_folder`), which client and server must share.  Otherwise another user
+could answer that the query has stopped.
 """
 
 from __future__ import annotations
 
 import os
-import stat
-import tempfile
 import uuid
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
+
+from pyspark_kafka_group.wire.private_folder import private_folder
 
 PREFIX = "kafka-group-"
 """The beginning of the names of folders with a control socket."""
@@ -22,8 +23,6 @@ SOCKET = "control"
 def publish(query_id: str, address: str) -> None:
     """Link the query's id to its control socket and replace the link of an earlier run; raise OSError on failure."""
     folder = _folder()
-    folder.mkdir(mode=0o700, exist_ok=True)
-    _check_ours(folder)
     for link in folder.iterdir():
         if not link.exists():  # its process was killed
             link.unlink(missing_ok=True)
@@ -42,8 +41,8 @@ def keep(query_id: str, address: str) -> None:
 
 def withdraw(query_id: str, address: str) -> None:
     """Remove the link, unless a later run of the query has replaced it."""
-    link = _folder() / query_id
     with suppress(OSError):
+        link = _folder() / query_id
         if os.readlink(link) == address:
             link.unlink()
 
@@ -60,9 +59,7 @@ def resolve(address: str) -> str:
         name = str(uuid.UUID(address))
     except ValueError:
         return address
-    folder = _folder()
-    _check_ours(folder)  # otherwise another user could answer that the query has stopped
-    return os.readlink(folder / name)
+    return os.readlink(_folder() / name)
 
 
 def is_address(address: str) -> bool:
@@ -76,11 +73,5 @@ def is_address(address: str) -> bool:
     return True
 
 
-def _check_ours(folder: Path) -> None:
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to another user")
-
-
 def _folder() -> Path:
-    return Path(tempfile.gettempdir()) / f"kafka-group-queries-{os.getuid()}"
+    return private_folder("queries")

@@ -1,11 +1,12 @@
 """Relays a message from a Spark Connect client to a control socket on the driver's machine.
 
-The client runs on another machine and can only reach Spark.  So it lets Spark read ``kafka-group`` with the option
-``controlRequest``.  Spark plans a batch read in a process on the driver's machine, beside the source processes.  This
-process relays the message.  The answer becomes the only row.
+The client runs on another machine and can only reach Spark.  So it registers `Relay` in its session, and lets Spark
+read it.  Spark plans a batch read in a process on the driver's machine, beside the source processes.  This process
+relays the message.  The answer becomes the only row.
 
-Mostly such a client may run any Python code there.  Still it can send only requests that :mod:`.server` understands,
-and only to a control socket.
+Deliberate: not an option of ``kafka-group``, which Spark registers in each session.  SQL cannot register a source, so
+whoever can only write SQL reaches no source process (`test_sql_does_not_reach_a_source`).  A client that registers one
+may run any Python code on the server anyway.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from pyspark_kafka_group.control.client import ask_directly
 from pyspark_kafka_group.control.names import is_address
@@ -22,7 +23,31 @@ from pyspark_kafka_group.control.names import is_address
 # Longer than any client waits, and within the limit of socket timeouts.
 _LONGEST_S = 30 * 24 * 3600.0
 
-SCHEMA = StructType().add("answer", StringType())
+REQUEST = "request"
+"""The option with the message: a JSON object with ``address``, ``message``, ``patience_s``."""
+
+
+class Relay(DataSource):
+    """Sends one message to a control socket; its answer is the only row."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "kafka-group-control"
+
+    def schema(self) -> StructType:
+        """Return the only column."""
+        return StructType().add("answer", "string")
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader.
+
+        Raises
+        ------
+        ValueError
+            If the message is not one of our client.
+        """
+        return RelayReader(self.options[REQUEST])
 
 
 class RelayReader(DataSourceReader):
@@ -31,7 +56,7 @@ class RelayReader(DataSourceReader):
     Parameters
     ----------
     request : str
-        A JSON object: ``address``, ``message``, ``patience_s``.
+        See `REQUEST`.
 
     Raises
     ------

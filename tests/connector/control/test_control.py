@@ -17,13 +17,14 @@ from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_kafka_group.control.client import ask_for_batch, ask_for_report, tell_finished
 from pyspark_kafka_group.control.messages import Source, ranges_from_json, ranges_to_json, sources_of
-from pyspark_kafka_group.control.relay_reader import SCHEMA
+from pyspark_kafka_group.control.relay_reader import Relay, RelayReader
 from pyspark_kafka_group.control.server import ControlSocket
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.errors import OptionError
@@ -305,33 +306,58 @@ def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pyte
     assert not list(elsewhere.iterdir())
 
 
+class FakeSession:
+    """A session of Spark Connect: the server plans the read on the driver's machine, and returns the only row."""
+
+    def __init__(self) -> None:
+        self.session_id = str(uuid.uuid4())
+        self.registered: list[str] = []
+        self.dataSource = SimpleNamespace(register=lambda source: self.registered.append(source.name()))
+        self.read = self
+
+    def format(self, name: str) -> FakeSession:
+        assert name in self.registered
+        return self
+
+    def option(self, key: str, value: str) -> FakeSession:
+        self.source = Relay({key: value})
+        return self
+
+    def load(self) -> FakeSession:
+        return self
+
+    def collect(self) -> list[dict[str, str]]:
+        schema = self.source.schema()
+        reader = self.source.reader(schema)
+        (partition,) = reader.partitions()
+        names = [field.name for field in schema]
+        return [dict(zip(names, row, strict=True)) for row in cast(Any, reader).read(partition)]
+
+
 def test_a_client_of_spark_connect_asks_through_spark(listening: Callable[..., ControlSocket]) -> None:
-    """With Spark Connect, Spark plans the read on the driver's machine, and returns the only row."""
     control = listening(lambda _: True)
 
-    class Reader:
-        request = ""
-
-        def option(self, _key: str, value: str) -> Reader:
-            self.request = value
-            return self
-
-        def load(self) -> Reader:
-            return self
-
-        def collect(self) -> list[dict[str, str]]:
-            reader = KafkaGroupDataSource({"controlRequest": self.request}).reader(SCHEMA)
-            (partition,) = reader.partitions()
-            names = [field.name for field in SCHEMA]
-            return [dict(zip(names, row, strict=True)) for row in cast(Any, reader).read(partition)]
-
     class RemoteQuery(FakeQuery):
-        _session = SimpleNamespace(read=SimpleNamespace(format=lambda _: Reader()))
+        _session = FakeSession()
 
     RemoteQuery.__module__ = "pyspark.sql.connect.streaming.query"
-    assert KafkaGroupDataSource({"controlRequest": "{}"}).schema() == SCHEMA
     assert stopped(RemoteQuery({"control": control.address}))
     assert not stopped(RemoteQuery({"control": "/nobody/there"}))
+    assert RemoteQuery._session.registered == ["kafka-group-control"], "once for a session"
+
+
+@pytest.mark.parametrize("option", ["controlRequest", "request"])
+def test_sql_does_not_reach_a_source(listening: Callable[..., ControlSocket], option: str) -> None:
+    """Regression: a view with the public id of a query stopped it, and reported batches as finished that were not."""
+    stop = MagicMock(return_value=True)
+    address = listening(stop).address
+    request = json.dumps({"address": address, "message": {"command": "stop", "timeout_s": 1}, "patience_s": 1})
+    source = KafkaGroupDataSource({option: request})
+    with pytest.raises(OptionError, match="is not an option of this source"):
+        source.schema()
+    with pytest.raises(OptionError, match="is not an option of this source"):
+        source.reader(Relay({}).schema()).partitions()
+    stop.assert_not_called()
 
 
 @pytest.mark.parametrize(
@@ -355,8 +381,8 @@ def test_a_client_of_spark_connect_asks_through_spark(listening: Callable[..., C
 )
 def test_nothing_else_is_passed_on_and_a_sentence_says_so(request_text: str, problem: str) -> None:
     """The driver's machine has other sockets, and a user of Spark may have no right to use them."""
-    with pytest.raises(OptionError, match=f"Option 'controlRequest': .*{problem}.*internal"):
-        KafkaGroupDataSource({"controlRequest": request_text}).reader(SCHEMA)
+    with pytest.raises(ValueError, match=problem):
+        RelayReader(request_text)
 
 
 def test_a_link_that_a_cleaner_has_removed_is_back_with_the_next_batch(
