@@ -21,10 +21,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_kafka_group.columns.schema import spark_schema, to_arrow
-from pyspark_kafka_group.offsets.errors import ConfigurationError, OptionError
+from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError, OptionError
 from pyspark_kafka_group.offsets.redaction import is_secret
 from pyspark_kafka_group.options.settings import Settings, parse
-from pyspark_kafka_group.stream_reader import StreamReader
+from pyspark_kafka_group.stream_reader import RefusedStreamReader, StreamReader
 
 if TYPE_CHECKING:
     from pyspark_kafka_group.formats.batches import TypedReading
@@ -69,10 +69,6 @@ class KafkaGroupDataSource(DataSource):
         KafkaGroupError
             If a schema registry does not return the schema of a column.
         """
-        if self._relayed() is not None:
-            from pyspark_kafka_group.control.relay_reader import SCHEMA
-
-            return SCHEMA
         view = self._view()
         if view is not None:
             from pyspark_kafka_group.views.schemas import schema_of
@@ -93,22 +89,18 @@ class KafkaGroupDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader that has not joined the group yet.  Spark calls this in two processes for each query.
 
-        Raises
-        ------
-        OptionError
-            If the options are not those of a stream.
-        ConfigurationError
-            If the user gave the stream a schema that is not the source's own.
+        If the options are not those of a stream, or the user gave it a schema that is not the source's own, the first
+        call of the reader raises the error.
         """
-        settings = parse(self.options)
+        try:
+            settings = parse(self.options)
+            typed = _typed(settings, schema)
+            row_filter = _row_filter(settings, schema)
+        except KafkaGroupError as problem:
+            return RefusedStreamReader(problem)
         # Deliberate: not the id of the instance.  Spark Connect makes an instance for each place where a query uses one
         # load(), so only the options show that two sources read the same.
-        return _stream_reader()(
-            settings,
-            _typed(settings, schema),
-            _row_filter(settings, schema),
-            fingerprint=_fingerprint(self.options),
-        )
+        return _stream_reader()(settings, typed, row_filter, fingerprint=_fingerprint(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader that has not connected to the cluster yet.
@@ -120,18 +112,6 @@ class KafkaGroupDataSource(DataSource):
         ConfigurationError
             If the user gave a schema that is not the source's own.
         """
-        request = self._relayed()
-        if request is not None:
-            from pyspark_kafka_group.control.relay_reader import RelayReader
-
-            try:
-                return RelayReader(request)
-            except ValueError as problem:
-                remedy = (
-                    "The option is internal: pyspark_kafka_group.stop and .register use it with Spark Connect. Remove "
-                    "it, or install the same version of pyspark-kafka-group on both sides."
-                )
-                raise OptionError("controlRequest", str(problem), remedy) from None
         view = self._view()
         if view is not None:
             from pyspark_kafka_group.views.reader import KafkaGroupViewReader
@@ -171,10 +151,6 @@ class KafkaGroupDataSource(DataSource):
 
         del overwrite
         return KafkaGroupStreamWriter(self.options, schema)
-
-    def _relayed(self) -> str | None:
-        """Return the message from a Spark Connect client to a source process, if this read only relays it."""
-        return next((value for key, value in self.options.items() if key.lower() == "controlrequest"), None)
 
     def _view(self) -> str | None:
         """Return the option ``show``, the view of a group to read, if it is set."""

@@ -15,11 +15,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
+from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.task_ranges import Task, pack
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
@@ -55,6 +56,37 @@ class TaskPartition(InputPartition):
 
     def __setstate__(self, state: list[tuple[str, int, Offset, Offset]]) -> None:
         self.ranges = {TopicPartition(topic, n): OffsetRange(start, until) for topic, n, start, until in state}
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """A reader of a stream with wrong options.  Its first call raises the error, whichever call that is.
+
+    Deliberate: `KafkaGroupDataSource.streamReader` does not raise it.  Spark (4.0 to 4.3) would then fail once more,
+    below the error, with an UnboundLocalError of its own.
+    """
+
+    def __init__(self, problem: KafkaGroupError) -> None:
+        self._problem = problem
+
+    def initialOffset(self) -> NoReturn:
+        """Raise the error."""
+        raise self._problem from None
+
+    def latestOffset(self, *_: Any) -> NoReturn:
+        """Raise the error.  Spark passes no arguments before 4.2."""
+        raise self._problem from None
+
+    def getDefaultReadLimit(self) -> NoReturn:
+        """Raise the error."""
+        raise self._problem from None
+
+    def partitions(self, start: Json, end: Json) -> NoReturn:
+        """Raise the error."""
+        raise self._problem from None
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        """Raise the error."""
+        raise self._problem from None
 
 
 class StreamReader(SentToWorkers, DataSourceStreamReader):

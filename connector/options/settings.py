@@ -146,6 +146,9 @@ def parse(options: Mapping[str, str]) -> Settings:
             "Add .option('kafka.group.id', ...), the name of the consumer group. Or add groupIdPrefix, to give the "
             "query its own group.",
         )
+    commit_mode = _commit_mode(values, read.partitions)
+    if commit_mode is CommitMode.TRANSACTION:
+        _check_names(values)
     common = read_settings(values, read)
     named = group_id or prefix or _UNNAMED
     keeps_offsets = group_id is not None or prefix is not None
@@ -157,7 +160,7 @@ def parse(options: Mapping[str, str]) -> Settings:
         topics=read.topics,
         pattern=read.pattern,
         partitions=read.partitions,
-        commit_mode=_commit_mode(values, read.partitions),
+        commit_mode=commit_mode,
         drain_timeout_s=drain_timeout_ms / 1000,
         read_committed=value_of("isolation.level", properties) == "read_committed",
         start=start,
@@ -188,6 +191,22 @@ def _commit_mode(values: ParsedOptions, partitions: tuple[TopicPartition, ...]) 
             "Remove it, or write plain.",
         )
     return CommitMode.PLAIN
+
+
+def _check_names(values: ParsedOptions) -> None:
+    """Refuse names with which librdkafka could never commit in a transaction: it reads only printable ASCII."""
+    names = ["kafka.group.id", "groupIdPrefix", "kafka.group.instance.id"]
+    if value_of("group.protocol", values.properties) == "classic":
+        names.append("kafka.client.id")  # the member's id begins with it
+    for name in names:
+        value = values.given.get(name.lower(), "")
+        if not (value.isascii() and (value.isprintable() or not value)):
+            raise OptionError(
+                name,
+                f"{value!r} has characters other than printable ASCII, with which the Kafka client commits in no "
+                f"transaction.",
+                "Write another name, or .option('commitMode', 'plain').",
+            )
 
 
 # The group id of clients that need one although the query has no group.

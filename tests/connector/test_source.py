@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+from functools import partial
+from typing import Any
+
 import pytest
 
 from pyspark_kafka_group.errors import ConfigurationError
@@ -42,6 +46,33 @@ def stream(**options: str) -> StreamReader:
     found = source.streamReader(source.schema())
     assert isinstance(found, StreamReader)
     return found
+
+
+@pytest.mark.parametrize(
+    ("options", "schema", "problem"),
+    [
+        ({"kafka.bootstrap.servers": "x:1", "subscribe": "t"}, None, r"Option 'kafka\.group\.id': it is missing"),
+        (RECORDS, "value STRING", r"Remove \.schema"),
+    ],
+)
+def test_wrong_options_of_a_stream_are_the_only_error(
+    options: dict[str, str], schema: str | None, problem: str
+) -> None:
+    """Regression: Spark raised an UnboundLocalError below the error, because `streamReader` itself had failed."""
+    source = KafkaGroupDataSource(options)
+    given = source.schema() if schema is None else struct_type(schema)
+    reader: Any = pickle.loads(pickle.dumps(source.streamReader(given)))
+    for call in (
+        reader.initialOffset,
+        reader.latestOffset,
+        partial(reader.latestOffset, {}, None),
+        reader.getDefaultReadLimit,
+        partial(reader.partitions, {}, {}),
+        partial(reader.read, None),
+    ):
+        with pytest.raises(ConfigurationError, match=problem):
+            call()
+    reader.stop()
 
 
 def test_equal_streams_of_one_query_are_one_load() -> None:

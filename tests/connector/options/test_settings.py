@@ -384,10 +384,33 @@ def test_tokens_that_only_a_callback_could_give_are_refused(method: dict[str, st
 
 
 def test_a_service_credential_of_databricks_means_a_token_provider() -> None:
-    found = parse({**REQUIRED, "databricks.serviceCredential": "shop", "databricks.serviceCredential.scope": "s"})
+    given = {**REQUIRED, "kafka.bootstrap.servers": "shop.servicebus.windows.net:9093"}
+    found = parse({**given, "databricks.serviceCredential": "shop", "databricks.serviceCredential.scope": "s"})
     properties = found.group.properties
     assert properties["sasl.oauthbearer.provider"] == "databricks:shop"
     assert properties["sasl.oauthbearer.config"] == "scope=s"
     twice = {"databricks.serviceCredential": "shop", "kafka.sasl.oauthbearer.provider": "google"}
     with pytest.raises(OptionError, match=r"databricks\.servicecredential.*given together with kafka\.sasl"):
-        parse({**REQUIRED, **twice})
+        parse({**given, **twice})
+
+
+@pytest.mark.parametrize("name", ["größe", "a\tb", "a\x7f"])
+@pytest.mark.parametrize("option", ["kafka.group.id", "groupIdPrefix", "kafka.group.instance.id", "kafka.client.id"])
+def test_names_that_no_transaction_can_commit_are_refused(option: str, name: str) -> None:
+    """Regression: the query read nothing for ever, and warned every 10 s that the commit had failed."""
+    given = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "kafka.group.id": "g", option: name}
+    if option == "groupIdPrefix":
+        del given["kafka.group.id"]
+    with pytest.raises(
+        OptionError, match=r"other than printable ASCII.*or \.option\('commitMode', 'plain'\)"
+    ) as refused:
+        parse(given)
+    assert refused.value.option == option
+    parse({**given, "commitMode": "plain"})
+    parse({**{key: value for key, value in given.items() if key != "subscribe"}, "assign": '{"t": [0]}'})
+    parse({**given, option: "orders etl~"})
+
+
+def test_the_consumer_protocol_makes_ids_of_members_itself() -> None:
+    given = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "kafka.group.id": "g", "kafka.client.id": "größe"}
+    parse({**given, "kafka.group.protocol": "consumer"})
