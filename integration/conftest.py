@@ -15,6 +15,8 @@ import pytest
 from integration.java_start import environment
 from integration.order import long_ones_first
 from integration.spark_fixtures import application, group, options, pipeline, postgres, protocol, spark, url
+from integration.token_server import PERMISSIONS
+from pyspark_kafka_group.cluster.properties.permissions import VARIABLE
 from pyspark_kafka_group.testing.container import DEFAULT_IMAGE, IMAGE_VARIABLE
 from pyspark_kafka_group.testing.fixtures import kafka, pytest_runtest_makereport, topic
 from tests.missing_tools import skip_without
@@ -36,8 +38,9 @@ __all__ = [
 
 
 def pytest_configure() -> None:
-    """Make all JVMs start sooner, including those of examples and of Spark's executors."""
+    """Make all JVMs start sooner, and allow logins with tokens, also in examples and in Spark's executors."""
     os.environ.update(environment())
+    os.environ[VARIABLE] = ",".join(PERMISSIONS)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

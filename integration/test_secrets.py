@@ -32,9 +32,10 @@ from cryptography.hazmat.primitives.serialization import (
 
 from integration.cluster import committed, produce, reset
 from integration.secret_search import Leaks
-from integration.token_server import TokenServer
+from integration.token_server import PERMISSIONS, TokenServer
 from pyspark_kafka_group.cluster.cluster import connect
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.properties.permissions import VARIABLE
 from pyspark_kafka_group.offsets.types import OffsetRange
 from pyspark_kafka_group.offsets.types import TopicPartition as SourcePartition
 from pyspark_kafka_group.reading.client_cache import CONSUMERS
@@ -200,6 +201,7 @@ def test_no_secret_is_in_anything_that_an_application_leaves(
                 **os.environ,
                 "TMPDIR": str(folder / "tmp"),
                 "KAFKA_SECRET": secrets["password"],
+                VARIABLE: ",".join([*PERMISSIONS, "env:KAFKA_SECRET"]),
                 "PYTHONPATH": str(root),
             },
             timeout=680,

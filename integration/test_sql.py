@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -184,3 +185,32 @@ def test_a_table_without_columns_is_refused_and_told_what_to_do(kafka: Kafka, or
 def test_there_are_no_queries_of_a_topic_by_its_name(spark: SparkSession) -> None:
     with pytest.raises(AnalysisException, match="UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY"):
         spark.sql("SELECT * FROM `kafka-group`.`orders`")
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        (
+            {"kafka.sasl.oauthbearer.provider": "os:system", "kafka.sasl.oauthbearer.config": "touch {mark}"},
+            "add function:os:system to the variable KAFKA_GROUP_ALLOW",
+        ),
+        (
+            {"kafka.sasl.password": "${{file:/etc/passwd}}", "kafka.sasl.mechanism": "PLAIN"},
+            "add file:/etc/passwd to the variable KAFKA_GROUP_ALLOW",
+        ),
+        ({"kafka.plugin.library.paths": "{mark}.so"}, "load a library"),
+        ({"controlRequest": "{{}}"}, "is not an option of this source"),
+    ],
+    ids=["function", "file", "library", "control socket"],
+)
+def test_a_view_runs_no_code_and_reads_no_file(
+    spark: SparkSession, tmp_path: Path, more: dict[str, str], problem: str
+) -> None:
+    """Whoever writes SQL writes options.  Regression: a view ran a command as the user of the driver."""
+    mark = tmp_path / "mark"
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+    options |= {name: value.format(mark=mark) for name, value in more.items()}
+    with pytest.raises(PySparkException, match=re.escape(problem)):
+        spark.sql(f"CREATE TEMPORARY VIEW attack USING `kafka-group` OPTIONS ({listed(options)})").collect()
+        spark.sql("SELECT count(*) FROM attack").collect()
+    assert not mark.exists()

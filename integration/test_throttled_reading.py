@@ -61,7 +61,7 @@ def set_quota(kafka: LocalKafka, client_id: str, bytes_per_s: float, monkeypatch
     monkeypatch.setitem(protocol.VERSIONS, ALTER_CLIENT_QUOTAS, 0)
     entity = struct.pack(">i", 1) + text("client-id") + text(client_id)
     change = struct.pack(">i", 1) + text("consumer_byte_rate") + struct.pack(">d?", bytes_per_s, False)
-    [address] = addresses(kafka.bootstrap_servers, "plaintext")
+    [address] = addresses(kafka.bootstrap_servers)
     connection = BrokerConnection(address, "admin", 10, Security())
     answer = connection.request(ALTER_CLIENT_QUOTAS, struct.pack(">i", 1) + entity + change + b"\0")
     connection.close()

@@ -7,10 +7,12 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from pyspark_kafka_group.cluster.properties.permissions import VARIABLE
 
 # On a busy machine the time of an example has no meaning.
 settings.register_profile("fast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -53,6 +55,18 @@ def _usual_signals() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def allow(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that makes the owner of this process allow options what entries name, and nothing else."""
+    return lambda *entries: monkeypatch.setenv(VARIABLE, ",".join(entries))
+
+
+@pytest.fixture
+def references_allowed(allow: Callable[..., None]) -> None:
+    """Allow all files and variables as references."""
+    allow("file:/", "env:*")
 
 
 class _Errors(logging.Handler):

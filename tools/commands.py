@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from pyspark_kafka_group.cluster.properties.permissions import options_of_the_owner
 from pyspark_kafka_group.tools.checkpoint_commands import export_checkpoint, import_checkpoint
 from pyspark_kafka_group.tools.demo_command import demo
 from pyspark_kafka_group.tools.event_commands import events, timeline
@@ -14,7 +15,8 @@ from pyspark_kafka_group.tools.reset_command import reset
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
 @click.version_option(package_name="pyspark-kafka-group", message="%(version)s")
-def kafka_group() -> None:
+@click.pass_context
+def kafka_group(context: click.Context) -> None:
     """Show Kafka consumer groups: lag, owners, and the history of their offsets.
     Only --execute changes anything.
 
@@ -30,6 +32,7 @@ def kafka_group() -> None:
       1   the command has found a problem, or the group does not exist
       2   the command has failed
     """
+    context.with_resource(options_of_the_owner())
 
 
 # As --help shows them.

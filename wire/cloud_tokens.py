@@ -12,10 +12,12 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC
 from functools import cache
 from typing import Any
+
+from pyspark_kafka_group.wire.name_lookup import addresses
 
 Answer = tuple[str, float]
 Provide = Callable[[str], Answer]
@@ -23,9 +25,20 @@ Ready = Callable[[str, str, str], Provide]
 
 _CONFIG = "sasl.oauthbearer.config"
 _PROVIDER = "sasl.oauthbearer.provider"
-_AMAZON = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.(?:api\.)?amazonaws\.com(?:\.cn)?", re.IGNORECASE)
+_AMAZON = re.compile(r".+\.kafka(?:-serverless)?\.([a-z0-9-]+)\.(?:api\.)?amazonaws\.com(?:\.cn)?", re.IGNORECASE)
+_AZURE = re.compile(r"[^.]+\.servicebus\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)", re.IGNORECASE)
+_GOOGLE = re.compile(r".+\.managedkafka\.[^.]+\.cloud\.goog", re.IGNORECASE)
+_BROKERS = {"msk": (_AMAZON,), "entra": (_AZURE,), "google": (_GOOGLE,), "databricks": (_AMAZON, _AZURE, _GOOGLE)}
+"""The names of brokers that only the cloud of a provider can have."""
+
 _GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _PRINCIPAL_VARIABLE = "GOOGLE_MANAGED_KAFKA_AUTH_PRINCIPAL"  # of Google's handler for Java
+
+
+def are_brokers_of(provider: str, servers: str) -> bool:
+    """Return whether all servers have names that only the cloud of a provider of this package can have."""
+    names = _BROKERS.get(provider, ())
+    return all(any(name.fullmatch(address.host) for name in names) for address in addresses(servers))
 
 
 class NotReadyError(Exception):
@@ -45,20 +58,14 @@ class NotReadyError(Exception):
 def msk(region: str, config: str, server: str) -> Provide:
     """Sign in to Amazon MSK with IAM.
 
-    Credentials come from the usual places of AWS, from a profile, or from a role to assume.
+    Credentials come from the usual places of AWS, or from a profile, which may assume a role.
     """
-    given = _settings(config, "profile", "role", "session", "external", "sts")
+    profile = _settings(config, "profile").get("profile")
     signer = _library("aws_msk_iam_sasl_signer.MSKAuthTokenProvider", "msk")
     region = region or _region(server)
-
-    def provide(_: str) -> Answer:
-        if "role" in given:
-            return _signed(signer, region, lambda: _assumed(given, region))
-        if "profile" in given:
-            return _seconds(signer.generate_auth_token_from_profile(region, given["profile"]))
-        return _seconds(signer.generate_auth_token(region))
-
-    return provide
+    if profile is None:
+        return lambda _: _seconds(signer.generate_auth_token(region))
+    return lambda _: _seconds(signer.generate_auth_token_from_profile(region, profile))
 
 
 def entra(host: str, config: str, server: str) -> Provide:
@@ -97,27 +104,12 @@ def databricks(name: str, config: str, server: str) -> Provide:
             return _of_azure(found, given.get("scope") or _scope(server))
         if hasattr(found, "get_credentials"):  # AWS: a session of botocore
             signer = _library("aws_msk_iam_sasl_signer.MSKAuthTokenProvider", "msk")
-            return _signed(signer, _region(server), found.get_credentials)
+            base = importlib.import_module("botocore.credentials").CredentialProvider
+            keys = type("_Provider", (base,), {"load": lambda _: found.get_credentials()})()
+            return _seconds(signer.generate_auth_token_from_credentials_provider(_region(server), keys))
         return _of_google(found)
 
     return provide
-
-
-def _signed(signer: Any, region: str, load: Callable[[], Any]) -> Answer:
-    credentials = importlib.import_module("botocore.credentials")
-    provider = type("_Provider", (credentials.CredentialProvider,), {"load": lambda _: load()})
-    return _seconds(signer.generate_auth_token_from_credentials_provider(region, provider()))
-
-
-def _assumed(given: Mapping[str, str], region: str) -> Any:
-    """Return the credentials of a role, from AWS STS."""
-    session = importlib.import_module("botocore.session").Session(profile=given.get("profile"))
-    asked = {"RoleArn": given["role"], "RoleSessionName": given.get("session", "pyspark-kafka-group")}
-    if "external" in given:
-        asked["ExternalId"] = given["external"]
-    found = session.create_client("sts", region_name=given.get("sts", region)).assume_role(**asked)["Credentials"]
-    credentials = importlib.import_module("botocore.credentials")
-    return credentials.Credentials(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"])
 
 
 def _seconds(answer: tuple[str, float]) -> Answer:
@@ -150,7 +142,7 @@ def _scope(host: str) -> str:
 
 
 def _region(server: str) -> str:
-    found = _AMAZON.search(server)
+    found = _AMAZON.fullmatch(server)
     if found is None:
         raise NotReadyError(
             _PROVIDER,

@@ -93,7 +93,7 @@ def security_of(config: Mapping[str, str]) -> Security:
         _tls(config) if protocol.endswith("ssl") else None,
         _login(config) if protocol.startswith("sasl") else None,
         _FAMILIES[family],
-        frozenset(addresses(config.get("bootstrap.servers", ""), protocol) if by_name == _CANONICAL else ()),
+        frozenset(addresses(config.get("bootstrap.servers", "")) if by_name == _CANONICAL else ()),
     )
 
 

@@ -30,7 +30,12 @@ class Endpoint(NamedTuple):
 
 Lookup = tuple[Address, socket.AddressFamily, bool]
 
-_SERVER = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^:/\[\]]+)(?::(\d{1,5}))?")
+_SERVER = re.compile(
+    r"(?:(?:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?(\[[0-9A-Fa-f:.%\w]+\]|[^:/\[\]]+)(?::(\d{1,5})(?:/.*)?)?",
+    re.IGNORECASE,
+)
+"""As brokers' listeners and Testcontainers write it.  The protocol and a path change nothing."""
+
 _PORT = 9092
 """The default port, as in librdkafka."""
 
@@ -38,8 +43,8 @@ _lock = threading.Lock()  # guards `_running`
 _running: dict[Lookup, Future[list[Endpoint]]] = {}
 
 
-def addresses(servers: str, protocol: str) -> list[Address]:
-    """Return the addresses of ``bootstrap.servers``.
+def addresses(servers: str) -> list[Address]:
+    """Return the addresses of ``bootstrap.servers``.  Everything that reads this property calls this.
 
     Raises
     ------
@@ -48,13 +53,20 @@ def addresses(servers: str, protocol: str) -> list[Address]:
     """
     found = []
     for server in servers.replace(",", " ").split():  # librdkafka also skips blanks and empty entries
-        match = _SERVER.fullmatch(server.removeprefix(f"{protocol.upper()}://"))
+        match = _SERVER.fullmatch(server)
         if match is None:
-            raise PropertyError("bootstrap.servers", f"{server!r} is not host:port.", "Correct it.")
+            before, colons, rest = server.partition("://")
+            remedy = f"Remove {before}{colons}." if _SERVER.fullmatch(rest) else "Correct it."
+            raise PropertyError("bootstrap.servers", f"{server!r} is not host:port.", remedy)
         found.append(Address(match[1].strip("[]"), int(match[2] or _PORT)))
     if not found:
         raise PropertyError("bootstrap.servers", "it names no broker.", "Write host:port, separated by commas.")
     return found
+
+
+def server_list(found: list[Address]) -> str:
+    """Return addresses as ``bootstrap.servers``, in the form that every client accepts."""
+    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in found)
 
 
 def endpoints(

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.sasl import Conversation, oauthbearer
@@ -25,6 +28,8 @@ from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, Refused
 if TYPE_CHECKING:
     import ssl
     from http.client import HTTPResponse
+
+_log = logging.getLogger(__name__)
 
 _MAX_BYTES = 1 << 20
 _TOKEN = re.compile(r"[\w.~+/-]+=*", re.ASCII)  # RFC 6750, section 2.1
@@ -229,10 +234,22 @@ def _endpoint(config: Mapping[str, str], given: Mapping[str, str]) -> TokenEndpo
         )
     if not url.lower().startswith(("https://", "http://")):
         raise PropertyError(f"{_PREFIX}token.endpoint.url", "OAUTHBEARER needs one.", "Write an https:// URL.")
+    if url.lower().startswith("http://") and not isinstance(who, AzureMachine):
+        _warn_of_http(urlsplit(url).hostname)
     authorities = tuple((key, config[key]) for key in ("https.ca.location", "https.ca.pem") if key in config)
     endpoint = TokenEndpoint(url, who, given.get("scope", ""), authorities)
     endpoint.tls()
     return endpoint
+
+
+@cache
+def _warn_of_http(host: str | None) -> None:
+    """Log one warning in each process."""
+    _log.warning(
+        "Requests to the token endpoint on %s are not encrypted (http). The network can see the client's secret and "
+        "its tokens. Write https:// in kafka.sasl.oauthbearer.token.endpoint.url.",
+        host,
+    )
 
 
 def _extensions(text: str) -> dict[str, str]:

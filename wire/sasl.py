@@ -58,9 +58,9 @@ def scram(hash_name: str, username: str, password: str, nonce: Callable[[], str]
     if iterations < _FEWEST_ITERATIONS:
         raise StoppedLoginError(
             f"SCRAM: the broker asks for {iterations} iterations, fewer than the {_FEWEST_ITERATIONS} of RFC 7677. "
-            f"The login was stopped before anything of the password was sent. Check that kafka.bootstrap.servers "
-            f"leads to your brokers. If it does, store the user's credentials again with at least "
-            f"{_FEWEST_ITERATIONS} iterations (kafka-configs.sh)."
+            f"This connection was closed before anything of the password was sent over it. Check that "
+            f"kafka.bootstrap.servers leads to your brokers. If it does, store the user's credentials again with at "
+            f"least {_FEWEST_ITERATIONS} iterations (kafka-configs.sh)."
         )
     if iterations > _MAX_ITERATIONS:
         raise ProtocolError(f"SCRAM: the broker wants {iterations} iterations, more than {_MAX_ITERATIONS}")

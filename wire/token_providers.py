@@ -51,8 +51,18 @@ _MOST_CHARACTERS = 2000
 _PART = re.compile(r"[^\s,;={}\[\]\"']{6,}")
 """The parts of a user's ``sasl.oauthbearer.config`` that no text shows."""
 
+_NAMED = re.compile(
+    r"(?:secret|token|pass|pwd|signature|assertion|credential|key)[\w-]*[\"']?\s*[=:]\s*[\"']?([^\s\"',;&{}]{2,})",
+    re.IGNORECASE,
+)
+"""The same for short values with the name of a secret."""
+
 # What the user has to correct.  Other errors of the system pass, or may pass.
 _FINAL = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
+
+
+def _parts(config: str) -> frozenset[str]:
+    return frozenset({*_PART.findall(config), *_NAMED.findall(config), config.strip()} - {""})
 
 
 class NoTokenError(StoppedLoginError):
@@ -79,7 +89,7 @@ class TokenProvider:
         self._config = config
         # A user's own text may contain a password, and an exception may quote a part of it.
         known = name.partition(":")[0] in _READY
-        self._secrets = frozenset() if known else frozenset(_PART.findall(config)) | {config.strip()} - {""}
+        self._secrets = frozenset() if known else _parts(config)
         self._running: Future[Any] | None = None
 
     def fetch(self, deadline: Deadline) -> Token:
@@ -182,7 +192,7 @@ def token_provider(config: Mapping[str, str]) -> TokenProvider:
     kind = name.partition(":")[0]
     server = ""
     if kind in _READY and config.get("bootstrap.servers"):
-        server = addresses(config["bootstrap.servers"], config.get("security.protocol", ""))[0].host
+        server = addresses(config["bootstrap.servers"])[0].host
     return _provider(os.getpid(), name, config.get(PROVIDER_CONFIG, ""), server)
 
 

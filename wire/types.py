@@ -61,7 +61,11 @@ class RefusedCredentialsError(ProtocolError):
 
 
 class StoppedLoginError(RefusedCredentialsError):
-    """A login was stopped on this side.  No other client may try it either.  The text says why, and what to do."""
+    """A login was stopped on this side.  The text says why, and what to do.
+
+    A task then tries no other client.  But a member or a producer of librdkafka that is open logs in on its own, and
+    does not check the number of iterations: see docs/security.md.
+    """
 
 
 class LargeResponseError(ProtocolError):

@@ -20,11 +20,12 @@ from pyspark_kafka_group.cluster.properties.kafka_properties import (
     own_connections,
     refusal_of,
 )
+from pyspark_kafka_group.cluster.properties.permissions import check_properties as check_permissions
 from pyspark_kafka_group.cluster.properties.secret_references import resolved
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, OptionError
 from pyspark_kafka_group.offsets.redaction import keep_secret, redact
 from pyspark_kafka_group.wire.connection_security import Security, security_of
-from pyspark_kafka_group.wire.name_lookup import addresses
+from pyspark_kafka_group.wire.name_lookup import addresses, server_list
 from pyspark_kafka_group.wire.types import Address, PropertyError
 
 Properties = Mapping[str, str]
@@ -70,13 +71,31 @@ def connecting(properties: Properties) -> dict[str, str]:
     Raises
     ------
     OptionError
-        If a reference has no value here, or only Java's client supports a property.
+        If a reference has no value here, the owner of this process does not allow what a property does, or only Java's
+        client supports it.
     """
     read = resolved(properties)
     keep_secret({key: value for key, value in read.items() if value != properties[key]})
     translated = as_librdkafka(read)
     keep_secret({key: value for key, value in translated.items() if properties.get(key) != value})
+    if "bootstrap.servers" in translated:
+        translated["bootstrap.servers"] = servers_of(translated["bootstrap.servers"])
+    check_permissions(translated)
     return translated
+
+
+def servers_of(text: str) -> str:
+    """Return ``bootstrap.servers`` in the form that every client accepts.
+
+    Raises
+    ------
+    OptionError
+        If it names no server, or one of them is invalid.
+    """
+    try:
+        return server_list(addresses(text))
+    except PropertyError as problem:
+        raise OptionError(f"kafka.{problem.key}", problem.problem, problem.remedy) from None
 
 
 def reach(config: Mapping[str, str]) -> Reach:
@@ -98,7 +117,7 @@ def reach(config: Mapping[str, str]) -> Reach:
             raise OptionError(f"kafka.{key}", refusal.why, refusal.instead)
     try:
         security = security_of(config)
-        return Reach(addresses(config.get("bootstrap.servers", ""), security.protocol), security)
+        return Reach(addresses(config.get("bootstrap.servers", "")), security)
     except PropertyError as problem:
         raise OptionError(f"kafka.{problem.key}", problem.problem, problem.remedy) from None
 

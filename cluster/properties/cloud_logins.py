@@ -22,13 +22,7 @@ _GOOGLE_HANDLER = "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler"
 _KAFKA_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 # Options of the login module, and the provider's names for them.
-_AMAZON_OPTIONS = {
-    "awsProfileName": "profile",
-    "awsRoleArn": "role",
-    "awsRoleSessionName": "session",
-    "awsRoleExternalId": "external",
-    "awsStsRegion": "sts",
-}
+_AMAZON_OPTIONS = {"awsProfileName": "profile"}
 
 # Options of the login module that change nothing here.
 _AMAZON_IGNORED = frozenset({"awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs"})
@@ -97,7 +91,7 @@ def _without_amazon(properties: dict[str, str]) -> dict[str, str]:
             raise OptionError(
                 f"kafka.{_JAAS}",
                 f"the source has no equivalent of its option {name}, or of the option's value.",
-                f"Remove it, or let a function of your own make the tokens, with kafka.{PROVIDER}.",
+                "Remove it. To assume a role, name a profile of AWS that does (awsProfileName).",
             )
     if given:
         pairs = (f"{_AMAZON_OPTIONS[name]}={value}" for name, value in given.items())

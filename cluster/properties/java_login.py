@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from pyspark_kafka_group.cluster.properties.cloud_logins import unshaded
+from pyspark_kafka_group.cluster.properties.permissions import SAFE_FOR_A_SHELL
 from pyspark_kafka_group.offsets.errors import OptionError
 
 if TYPE_CHECKING:
@@ -42,9 +43,6 @@ _MECHANISMS = {
     _KERBEROS: ("GSSAPI",),
 }
 _OTHERWISE = "Use kafka.sasl.mechanism with librdkafka's properties for it."
-
-# They become a part of a command, see sasl.kerberos.kinit.cmd.
-_SAFE_FOR_A_SHELL = re.compile(r"[\w.@/:+-]*")
 
 _Found = Iterator[tuple[str, str, str]]
 
@@ -174,7 +172,7 @@ def _kerberos(module: LoginModule, properties: Mapping[str, str]) -> _Found:
         if principal is None:
             _refuse("its option principal is missing.", "Add principal.")
         for name, value in (("keyTab", options["keyTab"]), ("principal", principal)):
-            if not _SAFE_FOR_A_SHELL.fullmatch(value):
+            if not SAFE_FOR_A_SHELL.fullmatch(value):
                 _refuse(
                     f"its option {name} has special characters of the shell in which librdkafka runs kinit.",
                     "Use only letters, digits and . _ @ / : + -",

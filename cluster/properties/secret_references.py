@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from pyspark_kafka_group.cluster.properties.permissions import Kind, check_allowed
 from pyspark_kafka_group.offsets.errors import OptionError
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z][\w-]*):([^}]*)\}")
@@ -36,7 +37,7 @@ def with_words(value: str) -> str:
 
 
 def check_references(properties: Mapping[str, str], *, decided: Collection[str], prefix: str = "kafka.") -> None:
-    """Refuse references that can never be followed; reads no file and no variable.
+    """Refuse references that this process may not or cannot follow; reads no file and no variable of the user.
 
     Parameters
     ----------
@@ -54,13 +55,13 @@ def check_references(properties: Mapping[str, str], *, decided: Collection[str],
     """
     for key, value in properties.items():
         for found in _REFERENCE.finditer(value):
-            _target(prefix + key, *found.groups())
             if key in decided:
                 raise OptionError(
                     prefix + key,
                     f"{found[0]} is read only when a connection is opened, but this property decides more than that.",
                     "Write the value itself; it is not a secret.",
                 )
+            _target(prefix + key, *found.groups())
 
 
 def resolved(properties: Mapping[str, str], *, prefix: str = "kafka.") -> dict[str, str]:
@@ -110,19 +111,28 @@ def _value(option: str, found: re.Match[str]) -> str:
 
 
 def _target(option: str, provider: str, rest: str) -> str | tuple[Path, str | None] | None:
-    """Return a variable's name, or a file and the option in it; None for a text that only looks like a reference."""
+    """Return a variable's name, or a file and the key in it; None for a text that only looks like a reference.
+
+    Raises
+    ------
+    OptionError
+        If the reference is not valid, or the owner of this process does not allow it.
+    """
     if provider == "env" and re.fullmatch(r"[^\s:=]+", rest):
+        check_allowed(option, Kind.VARIABLE, rest, f"it reads the variable {rest}")
         return rest
     if provider == "file":
         path, colon, name = rest.partition(":")  # as Java: the first colon ends the path
-        if path.startswith("/") and (name or not colon):
+        if path.startswith("/") and ".." not in path.split("/") and (name or not colon):
+            check_allowed(option, Kind.FILE, path, f"it reads the file {path}")
             return Path(path), name if colon else None
     if option == _SHELL and provider not in ("env", "file"):
         return None
     raise OptionError(
         option,
         "it has a ${...:...} that is not a valid reference.",
-        f"Write {_FORMS}, with an absolute path. If the value itself has such characters, put it into a file.",
+        f"Write {_FORMS}. A path is absolute and has no '..'. If the value itself has such characters, put it into a "
+        f"file.",
     )
 
 

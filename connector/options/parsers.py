@@ -150,6 +150,17 @@ def duration(text: str) -> int:
     return int(found)
 
 
+def event_log(text: str) -> str:
+    """Return the path of an event log.
+
+    Deliberate: no other names.  Whoever writes options must not append lines to a file that a program executes.
+    """
+    path = not_blank(text)
+    if not path.endswith(".jsonl"):
+        raise MalformedError(f"{path!r} does not end in .jsonl.", "Name a file such as /var/log/orders.jsonl.")
+    return path
+
+
 def positive_duration(text: str) -> int:
     """Return a duration as `duration` does.  Refuse one of less than a millisecond."""
     found = duration(text)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from pyspark_kafka_group.cluster.properties.client_config import value_of
+from pyspark_kafka_group.cluster.properties.client_config import servers_of, value_of
 from pyspark_kafka_group.cluster.properties.cloud_logins import PROVIDER
 from pyspark_kafka_group.cluster.properties.java_login import JAAS
 from pyspark_kafka_group.cluster.properties.java_security import as_librdkafka
 from pyspark_kafka_group.cluster.properties.kafka_properties import DECIDING, PROPERTIES, KafkaProperty, Refusal, row_of
+from pyspark_kafka_group.cluster.properties.permissions import check_properties as check_permissions
 from pyspark_kafka_group.cluster.properties.secret_references import check_references, refers, with_words
 from pyspark_kafka_group.offsets.errors import OptionError
 
@@ -60,7 +61,9 @@ def check_properties(properties: Mapping[str, str]) -> None:
 
 
 def check_security(properties: Mapping[str, str], *, decided: Collection[str]) -> None:
-    """Refuse security properties that librdkafka does not support.  Do not resolve references.
+    """Refuse properties that librdkafka does not support, or whose use the owner of this process does not allow.
+
+    Do not resolve references.  The process that opens connections checks again.
 
     Parameters
     ----------
@@ -75,6 +78,10 @@ def check_security(properties: Mapping[str, str], *, decided: Collection[str]) -
         If a property is refused.  The error names it, the reason and the remedy.
     """
     check_references(properties, decided=decided)
+    written = {key: value for key, value in properties.items() if not refers(value)}
+    if "bootstrap.servers" in written:
+        servers_of(written["bootstrap.servers"])
+    check_permissions(written)
     # Deliberate: check the token source here only if no reference can decide about it.  Otherwise the process that
     # opens connections checks it.
     if not any(_may_decide(key, value) for key, value in properties.items() if refers(value)):

@@ -328,9 +328,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="eventLog",
-        kind="path on the driver's machine",
+        kind="path on the driver's machine, ending in .jsonl",
         default=None,
-        parse=parsers.not_blank,
+        parse=parsers.event_log,
         batch=Use.IGNORED,
         doc="A file to which the source appends one JSON object for each event of this member: assigned, released, "
         "committed, and so on. See [events](events.md).",

@@ -151,5 +151,5 @@ def test_producers_of_a_partition_and_what_a_broker_speaks(broker: FakeBroker, i
 
 
 def test_a_property_that_cannot_be_served_is_named() -> None:
-    with pytest.raises(OptionError, match=r"kafka\.ssl\.engine\.location"):
-        connect({"bootstrap.servers": "a:1", "ssl.engine.location": "x"}, client_id="cli")
+    with pytest.raises(OptionError, match=r"kafka\.ssl\.curves\.list"):
+        connect({"bootstrap.servers": "a:1", "ssl.curves.list": "x"}, client_id="cli")

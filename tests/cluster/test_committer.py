@@ -334,6 +334,7 @@ def test_a_refused_login_ends_the_query_only_without_a_token_provider(
     Regression: a refused login in Spark's words ended the query, because it names the provider only when translated.
     """
     monkeypatch.setattr(committer, "with_tokens", dict)
+    monkeypatch.setenv("KAFKA_GROUP_ALLOW", "function:shop.tokens:provider")
     target = TransactionalCommitter(
         {"bootstrap.servers": "b-1.shop.kafka.eu-west-1.amazonaws.com:9098", **more}, group_id="g", query_id="q"
     )

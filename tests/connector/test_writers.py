@@ -59,8 +59,8 @@ def test_columns_are_checked_before_any_task() -> None:
 
 
 def test_exactly_once_is_refused_where_own_connections_cannot_connect() -> None:
-    options = {**EXACTLY_ONCE, "kafka.ssl.engine.location": "x"}
-    with pytest.raises(OptionError, match=r"ssl\.engine\.location.*own connections"):
+    options = {**EXACTLY_ONCE, "kafka.ssl.curves.list": "x"}
+    with pytest.raises(OptionError, match=r"ssl\.curves\.list.*own connections"):
         KafkaGroupStreamWriter(options, SCHEMA)
 
 

@@ -266,6 +266,6 @@ def test_nothing_is_committed_where_no_group_keeps_the_offsets(monkeypatch: pyte
 @pytest.mark.parametrize("partitions", [(), (A,)], ids=["subscribe", "assign"])
 def test_plain_commits_never_go_through_librdkafka(partitions: tuple[TopicPartition, ...]) -> None:
     """Regression: librdkafka could not answer while a hand-over waited for the commit, for all of drainTimeoutMs."""
-    unsupported = {"bootstrap.servers": "a:1", "ssl.engine.location": "x"}
-    with pytest.raises(OptionError, match=r"Option 'kafka\.ssl\.engine\.location'.*own connections"):
+    unsupported = {"bootstrap.servers": "a:1", "ssl.curves.list": "x"}
+    with pytest.raises(OptionError, match=r"Option 'kafka\.ssl\.curves\.list'.*own connections"):
         Sending(CommitMode.PLAIN, partitions=partitions, properties=unsupported)

@@ -100,6 +100,10 @@ class Options(dict[str, str]):
         return self
 
 
+SERVERS = "shop.servicebus.windows.net:9093"
+"""The servers of examples that name none.  Tokens of Azure may go there."""
+
+
 def options_of(block: Block) -> Options:
     """Return the options of a chain."""
     found: Any = eval(f"(Options()\n{block.text})", {"Options": Options})

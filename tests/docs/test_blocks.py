@@ -14,7 +14,7 @@ import yaml
 
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.tools.commands import kafka_group
-from tests.docs.blocks import BLOCKS, LANGUAGES, PAGES, ROOT, Block, blocks_of, commands_of, options_of
+from tests.docs.blocks import BLOCKS, LANGUAGES, PAGES, ROOT, SERVERS, Block, blocks_of, commands_of, options_of
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -45,7 +45,7 @@ def test_a_mark_of_a_fragment_is_directly_above_a_block(page: Path) -> None:
 
 @each("block", [block for block in of("python") if block.is_options], ids=named)
 def test_options_are_accepted(block: Block) -> None:
-    given = {"kafka.bootstrap.servers": "b:9092", "kafka.group.id": "etl", "subscribe": "orders"}
+    given = {"kafka.bootstrap.servers": SERVERS, "kafka.group.id": "etl", "subscribe": "orders"}
     parse({**given, **options_of(block)})
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark_kafka_group.options.batch_settings import parse_batch
 from pyspark_kafka_group.options.format_settings import Format
 from pyspark_kafka_group.options.settings import parse
-from tests.docs.blocks import BLOCKS, Block, options_of
+from tests.docs.blocks import BLOCKS, SERVERS, Block, options_of
 
 EXAMPLES = [block for block in BLOCKS if block.page == "docs/formats.md" and block.language == "python"]
 
@@ -17,7 +17,7 @@ EXAMPLES = [block for block in BLOCKS if block.page == "docs/formats.md" and blo
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda block: block.name)
 def test_an_example_is_accepted_by_stream_and_batch_read(example: Block) -> None:
     options = options_of(example)
-    options.update({"kafka.bootstrap.servers": "b:9092", "subscribe": "orders"})
+    options.update({"kafka.bootstrap.servers": SERVERS, "subscribe": "orders"})
     assert parse_batch(options).formats == parse({**options, "kafka.group.id": "etl"}).formats
 
 

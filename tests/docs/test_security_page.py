@@ -7,7 +7,7 @@ import pytest
 from pyspark_kafka_group.options.batch_settings import parse_batch
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.writing.options import parse_write_options
-from tests.docs.blocks import BLOCKS, Block, options_of
+from tests.docs.blocks import BLOCKS, SERVERS, Block, options_of
 
 EXAMPLES = [block for block in BLOCKS if block.page == "docs/security.md" and block.is_options]
 
@@ -23,7 +23,7 @@ def test_there_are_examples_of_each_way() -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda block: block.name)
 def test_an_example_is_accepted_by_source_and_sink(example: Block) -> None:
     options = options_of(example)
-    options["kafka.bootstrap.servers"] = "b:9092"
+    options["kafka.bootstrap.servers"] = SERVERS
     parse_write_options(options)
     options["subscribe"] = "orders"
     parse_batch(options)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_kafka_group.cluster.properties.client_config import connecting
+from pyspark_kafka_group.cluster.properties.permissions import options_of_the_owner
 from pyspark_kafka_group.cluster.properties.secret_references import parse
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.tools.properties_file import of_connection
@@ -129,6 +130,7 @@ def test_librdkafkas_own_names_stay() -> None:
 
 def test_references_are_left_to_what_opens_the_connection() -> None:
     given = {"bootstrap.servers": "a:1", "sasl.jaas.config": "${file:/secrets/login:jaas}"}
-    assert of_connection(given, source="x") == given
+    with options_of_the_owner():
+        assert of_connection(given, source="x") == given
     with pytest.raises(ConfigurationError, match=r"x: Option 'sasl\.password': it has a \$\{\.\.\.:\.\.\.\}"):
         of_connection({"sasl.password": "${vault:a}"}, source="x")

@@ -102,7 +102,7 @@ STS_ANSWER = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06
 <Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"""
 
 
-def test_a_role_is_assumed_with_sts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_may_assume_a_role(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     asked: list[dict[str, str]] = []
 
     class Sts(BaseHTTPRequestHandler):
@@ -119,10 +119,14 @@ def test_a_role_is_assumed_with_sts(monkeypatch: pytest.MonkeyPatch) -> None:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{server.server_port}")
         role = "arn:aws:iam::1:role/etl"
-        token = fetch("msk:eu-west-1", f"role={role}, session=nightly,external=x-1")
+        (tmp_path / "config").write_text(
+            f"[profile etl]\nregion=eu-west-1\nrole_arn={role}\nexternal_id=x-1\ncredential_source=Environment\n"
+        )
+        monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+        token = fetch("msk:eu-west-1", "profile=etl")
         server.shutdown()
     assert check_signed(token, "eu-west-1", "AKIDROLE", "of-the-role")["X-Amz-Security-Token"] == "of-sts"
-    assert {"RoleArn": role, "RoleSessionName": "nightly", "ExternalId": "x-1"}.items() <= asked[0].items()
+    assert {"RoleArn": role, "ExternalId": "x-1"}.items() <= asked[0].items()
 
 
 def test_amazon_without_credentials_and_without_a_region(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +134,7 @@ def test_amazon_without_credentials_and_without_a_region(monkeypatch: pytest.Mon
         PropertyError, match=r"contains no region of AWS\. Write .* or kafka\.sasl\.oauthbearer\.provider=msk:R"
     ):
         fetch("msk:", server="kafka.example.org:9098")
-    with pytest.raises(PropertyError, match=r"^sasl\.oauthbearer\.config: .*Write profile=\.\.\., role="):
+    with pytest.raises(PropertyError, match=r"^sasl\.oauthbearer\.config: .*Write profile=\.\.\.\."):
         fetch("msk:eu-west-1", "arn:aws:iam::1:role/etl")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(NoTokenError, match="'msk:eu-west-1' failed with "):

@@ -15,7 +15,7 @@ from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.fields import Reader
 from pyspark_kafka_group.wire.leaders import find_leaders
-from pyspark_kafka_group.wire.name_lookup import addresses
+from pyspark_kafka_group.wire.name_lookup import addresses, server_list
 from pyspark_kafka_group.wire.topic_requests import (
     LOG_END,
     ClusterMetadata,
@@ -124,14 +124,19 @@ def test_a_broker_that_lacks_a_version_is_told_from_rubbish() -> None:
         ("a:1", [Address("a", 1)]),
         ("a:1, SSL://b:2 ,[::1]:3", [Address("a", 1), Address("b", 2), Address("::1", 3)]),
         ("a:1,b,", [Address("a", 1), Address("b", 9092)]),
+        (
+            "PLAINTEXT://a:1,plaintext://b:2/,sasl_ssl://[::1]:3/x/y",
+            [Address("a", 1), Address("b", 2), Address("::1", 3)],
+        ),
+        ("Sasl_Plaintext://a", [Address("a", 9092)]),
     ],
 )
 def test_servers_are_hosts_and_ports(servers: str, found: list[Address]) -> None:
-    assert addresses(servers, "ssl") == found
-    assert addresses(",".join(map(str, found)), "ssl") == found
+    assert addresses(servers) == found
+    assert addresses(server_list(found)) == found
 
 
-@pytest.mark.parametrize("servers", ["", " , ", "PLAINTEXT://a:1", "a:b", "a:1:2", "::1", "[::1", "a/b:1", "a:123456"])
+@pytest.mark.parametrize("servers", ["", " , ", "INTERNAL://a:1", "a:b", "a:1:2", "::1", "[::1", "a/b:1", "a:123456"])
 def test_servers_that_cannot_be_understood_are_an_error(servers: str) -> None:
     with pytest.raises(PropertyError, match=r"^bootstrap\.servers: "):
-        addresses(servers, "ssl")
+        addresses(servers)

@@ -219,6 +219,16 @@ def test_a_failure_shows_no_part_of_the_configuration() -> None:
     assert "ValueError: cannot log in with [redacted]: [redacted] is refused for etl. Check" in str(found.value)
 
 
+@pytest.mark.parametrize("config", ["password=abc12", '{"user": "etl", "password": "abc12"}', "user=etl;pass: abc12"])
+def test_a_failure_shows_no_short_password(config: str) -> None:
+    def call(_: str) -> None:
+        raise ValueError("abc12 is refused for etl")
+
+    with pytest.raises(NoTokenError) as found:
+        provider(call, config).fetch(soon())
+    assert "ValueError: [redacted] is refused for etl. Check" in str(found.value)
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

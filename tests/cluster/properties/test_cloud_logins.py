@@ -29,10 +29,6 @@ def iam(options: str = "", prefix: str = "") -> dict[str, str]:
         (iam(), {PROVIDER: "msk:"}),
         (iam(prefix="shadedmskiam."), {PROVIDER: "msk:"}),
         (iam(' awsProfileName="etl" awsDebugCreds="true"'), {PROVIDER: "msk:", CONFIG: "profile=etl"}),
-        (
-            iam(' awsRoleArn="arn:aws:iam::1:role/etl" awsRoleSessionName="s" awsRoleExternalId="x" awsStsRegion="r"'),
-            {PROVIDER: "msk:", CONFIG: "role=arn:aws:iam::1:role/etl,session=s,external=x,sts=r"},
-        ),
         ({**iam(), PROVIDER: "msk:eu-west-1"}, {PROVIDER: "msk:eu-west-1"}),
         (
             {
@@ -80,7 +76,8 @@ def test_a_connection_without_tls_stays_as_it_is() -> None:
         ({PROVIDER: "google", "sasl.mechanism": "PLAIN"}, "sasl.mechanism", "is not OAUTHBEARER"),
         ({PROVIDER: "google", "security.protocol": "SSL"}, "security.protocol", "has no login"),
         (iam(' awsRoleSecretAccessKey="hunter2"'), "sasl.jaas.config", "equivalent of its option awsRoleSecretAccessK"),
-        (iam(' awsRoleArn="hunter2,b"'), "sasl.jaas.config", "or of the option's value"),
+        (iam(' awsRoleArn="hunter2"'), "sasl.jaas.config", "name a profile of AWS that does (awsProfileName)"),
+        (iam(' awsProfileName="hunter2,b"'), "sasl.jaas.config", "or of the option's value"),
         ({**iam(), "sasl.jaas.config": f"{OAUTH} required;"}, "sasl.jaas.config", "is not the one of this login"),
         ({**iam(), "sasl.jaas.config": 'hunter2 "'}, "sasl.jaas.config", "Write software.amazon.msk.auth.iam"),
         (

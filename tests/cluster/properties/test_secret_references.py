@@ -10,6 +10,8 @@ import pytest
 from pyspark_kafka_group.cluster.properties.secret_references import check_references, refers, resolved
 from pyspark_kafka_group.offsets.errors import OptionError
 
+pytestmark = pytest.mark.usefixtures("references_allowed")
+
 
 @pytest.fixture
 def secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

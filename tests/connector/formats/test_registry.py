@@ -162,6 +162,7 @@ def test_the_text_of_a_file_is_no_descriptor(server: SchemaRegistryServer) -> No
     assert server.requests[-1].endswith("?format=serialized"), "the client has not kept the text"
 
 
+@pytest.mark.usefixtures("references_allowed")
 def test_a_password_can_be_a_reference(server: SchemaRegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGISTRY_USER", "etl:s3cr3t")
     server.register("orders-value", '"string"')
@@ -169,6 +170,7 @@ def test_a_password_can_be_a_reference(server: SchemaRegistryServer, monkeypatch
     assert ask(server, **{"basic.auth.user.info": "${env:REGISTRY_USER}"}).newest("orders-value").id == 1
 
 
+@pytest.mark.usefixtures("references_allowed")
 def test_a_reference_that_leads_nowhere_names_the_option(server: SchemaRegistryServer) -> None:
     with pytest.raises(OptionError, match=r"'schema\.registry\.basic\.auth\.user\.info'.*no variable 'NO_SUCH'"):
         ask(server, **{"basic.auth.user.info": "${env:NO_SUCH}"})
@@ -193,6 +195,7 @@ def test_a_registry_that_refuses_is_an_error_without_the_password(server: Schema
     )
 
 
+@pytest.mark.usefixtures("references_allowed")
 def test_a_password_that_was_changed_is_read_again(tmp_path: Path) -> None:
     secret = tmp_path / "registry"
     secret.write_text("etl:0ld")

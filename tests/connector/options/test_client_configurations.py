@@ -181,7 +181,6 @@ def test_configurations_are_what_users_say_where_it_reaches_and_else_the_usual(
 @pytest.mark.parametrize(
     "key",
     [
-        "bootstrap.servers",
         "client.rack",
         "client.dns.lookup",
         "security.protocol",

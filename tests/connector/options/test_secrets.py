@@ -33,6 +33,8 @@ from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.writing.options import parse_write_options
 from pyspark_kafka_group.writing.producer_properties import producer_config
 
+pytestmark = pytest.mark.usefixtures("references_allowed")
+
 SECRET = "Correct-Horse-7"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 BASE = {

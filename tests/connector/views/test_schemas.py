@@ -89,7 +89,14 @@ def test_the_lag_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_view_logs_in_with_the_options_of_databricks() -> None:
     """Regression: they were refused, although a stream with the same options works."""
-    reader = KafkaGroupViewReader({**GIVEN, "show": "lag", "databricks.serviceCredential": "shop"})
+    reader = KafkaGroupViewReader(
+        {
+            **GIVEN,
+            "kafka.bootstrap.servers": "ns.servicebus.windows.net:9093",
+            "show": "lag",
+            "databricks.serviceCredential": "shop",
+        }
+    )
     assert reader._properties["sasl.oauthbearer.provider"] == "databricks:shop"
 
 
