@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_kafka_group.columns.schema import spark_schema, to_arrow
-from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError, OptionError
+from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.offsets.redaction import is_secret
 from pyspark_kafka_group.options.settings import Settings, parse
 from pyspark_kafka_group.stream_reader import RefusedStreamReader, StreamReader
