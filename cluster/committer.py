@@ -332,7 +332,7 @@ class TransactionalCommitter:
         """
         self._producer = None
         if producer is not None:
-            self._caller.submit(_close, producer)
+            self._caller.post(_close, producer)
             self._caller.close()
             self._caller = DaemonExecutor("kafka-group-transaction")
 

@@ -6,11 +6,16 @@ would then keep a dead query's process, and its group member, alive.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import ParamSpec, TypeVar
+
+from pyspark_kafka_group.offsets.errors import GroupError
+
+_log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,6 +51,12 @@ class DaemonExecutor:
         future.set_exception(ClosedError("closed"))
         return future
 
+    def post(self, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Future[object]:
+        """Queue ``call`` like :meth:`submit`, and log its exception, because nobody waits for its result."""
+        future: Future[object] = self.submit(call, *args, **kwargs)
+        future.add_done_callback(_log_failure)
+        return future
+
     def close(self) -> None:
         """End the thread after the queued calls, and return at once.  May be called more than once."""
         with self._lock:
@@ -57,6 +68,31 @@ class DaemonExecutor:
         while (call := self._calls.get()) is not None:
             call()
             del call  # releases its objects before the next call arrives
+
+
+def _log_failure(future: Future[object]) -> None:
+    problem = future.exception()
+    if problem is not None and not isinstance(problem, ClosedError):
+        _log.error("an unexpected error in the background: %r. This is a bug.", problem, exc_info=problem)
+
+
+def unexpected(doing: str, fail: Callable[[GroupError], None]) -> Callable[[Future[object]], None]:
+    """Return a callback that ends the query if a call that nobody waits for has failed.
+
+    Parameters
+    ----------
+    doing : str
+        What the call does, as the subject of a sentence.
+    fail : callable
+        Takes the error that ends the query.  Any thread.
+    """
+
+    def check(future: Future[object]) -> None:
+        problem = future.exception()
+        if problem is not None and not isinstance(problem, ClosedError):
+            fail(GroupError(f"{doing} failed: {problem!r}. This is a bug."))
+
+    return check
 
 
 def complete(future: Future[T], call: Callable[[], T]) -> None:

@@ -41,9 +41,14 @@ _log = logging.getLogger(__name__)
 # A topic that was created a moment ago may not have reached every broker.
 _NEW_TOPIC_PATIENCE_S = 5.0
 
-# How long one attempt of the first request may take, and the pause before the next one.
+# How long the first attempt of the first request may take, and the pause before the next one.  A third of it goes to
+# each server, with DNS, TCP, TLS and the login: seven round trips.  Over a long distance that is not enough, so each
+# attempt takes twice as long as the one before.
 _ATTEMPT_S = 2.0
 _RETRY_S = 0.2
+
+# How long one look for new topics may take.  On a large cluster, the answer names every topic.
+_LOOK_S = 10.0
 
 _T = TypeVar("_T")
 
@@ -110,10 +115,15 @@ class GroupOffsets:
         deadline = Deadline.after(CONNECT_TIMEOUT_S)
         missing_until = Deadline.after(_NEW_TOPIC_PATIENCE_S)
         notice = WaitNotice(_log, f"The cluster at {self._servers!r}", longest_s=CONNECT_TIMEOUT_S)
+        attempt_s = _ATTEMPT_S
         while True:
             try:
-                counts = self._partition_counts(topics) if pattern is None else self.matching(pattern)
+                if pattern is None:
+                    counts = self._partition_counts(topics, attempt_s)
+                else:
+                    counts = self.matching(pattern, timeout_s=attempt_s)
             except TryAgainError as problem:
+                attempt_s = max(_ATTEMPT_S, min(2 * attempt_s, deadline.left_s))
                 if is_unknown_name(problem):
                     raise self._unknown_name() from None
                 if deadline.passed:
@@ -130,11 +140,11 @@ class GroupOffsets:
                     raise UnknownTopicError(missing, option=option)
             time.sleep(_RETRY_S)
 
-    def _partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
-        found = self._cluster.topics(topics, timeout_s=_ATTEMPT_S)
+    def _partition_counts(self, topics: Sequence[str], timeout_s: float) -> dict[str, int]:
+        found = self._cluster.topics(topics, timeout_s=timeout_s)
         return {name: len(found[name].leader_epochs) if name in found else 0 for name in topics}
 
-    def matching(self, pattern: str) -> dict[str, int]:
+    def matching(self, pattern: str, *, timeout_s: float = _LOOK_S) -> dict[str, int]:
         """Return the topics whose whole name matches ``pattern``, and the number of partitions of each.
 
         Kafka's own topics never match, as in Java's client.
@@ -144,7 +154,7 @@ class GroupOffsets:
         TryAgainError
             If no broker answers.
         """
-        found = matching(pattern, self._cluster.all_topics(timeout_s=_ATTEMPT_S))
+        found = matching(pattern, self._cluster.all_topics(timeout_s=timeout_s))
         return {name: len(topic.leader_epochs) for name, topic in found.items()}
 
     def partition_info(

@@ -250,7 +250,7 @@ class LogEnds:
         leaders, self._by_address, self._asked = self._by_address, {}, None
         for leader in leaders.values():
             self._let_go(leader)
-        self._finder.submit(self._brokers.close)
+        self._finder.post(self._brokers.close)
         self._finder.close()
         self._connector.close()
 

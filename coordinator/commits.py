@@ -143,12 +143,12 @@ class Commits:
             cluster = connect(settings.properties, client_id=client_id)
             self._committer = PlainCommitter(cluster, settings.properties, group_id=settings.group_id)
         self._worker = DaemonExecutor("kafka-group-commits")
-        self._prepared: Future[None] | None = None
+        self._prepared: Future[object] | None = None
 
     def prepare(self) -> None:
         """Begin to prepare the client, so that the first commit does not wait for it."""
         if self._committer is not None:
-            self._prepared = self._worker.submit(self._committer.prepare)
+            self._prepared = self._worker.post(self._committer.prepare)
 
     def await_prepared(self) -> None:
         """Wait until a transaction that a former process of this query has left open is over.  Any thread."""
@@ -207,21 +207,21 @@ class Commits:
             if changed:
                 self._found(changed)
 
-        self._worker.submit(run)
+        self._worker.post(run)
 
     def read_back(self, partitions: Collection[TopicPartition]) -> None:
         """Begin to read the group's offsets; ``found`` gets them after the answers to earlier commits."""
-        self._worker.submit(lambda: self._found(self._read(partitions)))
+        self._worker.post(lambda: self._found(self._read(partitions)))
 
     def serve(self) -> None:
         """Empty the queues of an idle client."""
         if self._committer is not None:
-            self._worker.submit(self._committer.serve)
+            self._worker.post(self._committer.serve)
 
     def close(self) -> None:
         """Begin to close the clients, and return at once."""
         if self._committer is not None:
-            self._worker.submit(self._committer.close)
+            self._worker.post(self._committer.close)
         self._worker.close()
 
     def _problem_of(self, commit: Callable[[], None]) -> Exception | None:

@@ -386,7 +386,7 @@ class GroupThread:
             self._unanswered = ""
         elif self._ask_at.passed:
             self._ask_at = Deadline.after(_ASK_PAUSE_S)
-            self._worker.submit(self._ask_for_coordinator)
+            self._worker.post(self._ask_for_coordinator)
         self.held_back.note(Where.GROUP, self._unanswered)
 
     def _ask_for_coordinator(self) -> None:
@@ -425,7 +425,7 @@ class GroupThread:
             lambda: self.feed(inputs.Leave(evicted=self._rebalances.is_another())),
             self._member.close,
             # The requests thread ends with the membership: no thread needs further answers.
-            lambda: self._worker.submit(self._offsets.close),
+            lambda: self._worker.post(self._offsets.close),
             self._worker.close,
             self._commits.close,
             self.held_back.close,

@@ -255,7 +255,7 @@ class Membership:
         if self._group is not None:
             self._group.discard()
         if self._offsets is not None:
-            self._worker.submit(self._offsets.close)
+            self._worker.post(self._offsets.close)
         self._worker.close()
 
     @property

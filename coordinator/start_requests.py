@@ -9,9 +9,10 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from typing import ParamSpec
 
 from pyspark_kafka_group.cluster.absence import Absence
-from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
+from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor, unexpected
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.cluster.start_answers import StartAnswers
@@ -19,16 +20,22 @@ from pyspark_kafka_group.coordinator.handover.inputs import Forget, LogChange, L
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.commit_metadata import differ, new_lineage
-from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from pyspark_kafka_group.offsets.start_inputs import PartitionInfo, ProcessedOffset
 from pyspark_kafka_group.offsets.start_position import is_behind
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
 
 _log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
+
 # Pause before asking again for what the cluster could not answer.
 _RETRY_S = 0.1
 _WARN_S = 5.0
+
+# The same for topics that were deleted, and may never exist again.
+_DELETED_PAUSE_S = 5.0
+_DELETED = "its topic does not exist"
 
 # How long leader epochs must have gone back before the cluster counts as restored from an older copy.  A leader that is
 # cut off from the others also reports an old epoch, until it learns of its successor.
@@ -99,7 +106,7 @@ class StartRequests:
         self._gone: set[str] = set()  # topics deleted since the start; a later one with such a name is new
         self._clock = clock
         self._sleep = sleep
-        self._warn_at = 0.0
+        self._warn_at = self._ask_for_deleted_at = 0.0
         self._absence: Absence[str] = Absence(clock)
         self._left: dict[TopicPartition, OwnershipEpoch] = {}  # to ask again; used by the worker only
         self._doubtful_since: dict[tuple[TopicPartition, OwnershipEpoch], float] = {}
@@ -107,16 +114,20 @@ class StartRequests:
 
     def fetch(self, epochs: Mapping[TopicPartition, OwnershipEpoch]) -> None:
         """Begin to ask where partitions start; returns at once."""
-        self._worker.submit(self._fetch, epochs)
+        self._post("Asking where partitions start", self._fetch, epochs)
 
     def check_topics(self, topics: Collection[str]) -> None:
         """Begin to check whether these topics were deleted; returns at once."""
         if topics:
-            self._worker.submit(self._check, frozenset(topics))
+            self._post("Asking for deleted topics", self._check, frozenset(topics))
 
     def forget(self, topics: Collection[str]) -> None:
         """Begin to drop the processed offsets of those topics that do not exist; returns at once."""
-        self._worker.submit(self._forget, frozenset(topics))
+        self._post("Asking for deleted topics", self._forget, frozenset(topics))
+
+    def _post(self, doing: str, call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Run ``call`` on the requests thread.  If it fails in an unexpected way, end the query: it would wait."""
+        self._worker.post(call, *args, **kwargs).add_done_callback(unexpected(doing, self._fail))
 
     def _forget(self, topics: frozenset[str]) -> None:
         try:
@@ -136,6 +147,14 @@ class StartRequests:
             self._absence.gone(topics, ())  # topics that were missing may exist by now
             missing = topics
         except KafkaGroupError as problem:
+            state = self._state()
+            if isinstance(problem, AuthenticationError) and any(
+                tp.topic in topics for tp in {*state.processed, *state.owned}
+            ):
+                # Deliberate: the query has read some of them.  It must not continue without them in silence, and no
+                # other request of a query that has lost their partitions may name them.
+                self._fail(problem)
+                return
             # Other requests report what matters to this query.  A right may have gone together with the topic.
             _log.info("%s: cannot find out whether topics were deleted: %s", self._client_id, problem)
             return
@@ -148,7 +167,7 @@ class StartRequests:
             self._answer(LogChangeFound(tuple(of_gone), LogChange.DELETED))
         if missing - gone:
             self._sleep(_RETRY_S)
-            self._worker.submit(self._check, missing - gone)
+            self._post("Asking for deleted topics", self._check, missing - gone)
 
     def _fetch(self, epochs: Mapping[TopicPartition, OwnershipEpoch]) -> None:
         """Ask until there is an answer, or the partitions have left."""
@@ -157,28 +176,39 @@ class StartRequests:
         wanted = {tp: epoch for tp, epoch in epochs.items() if tp in owned and owned[tp].epoch == epoch}
         if not wanted:
             return
+        asked = self._due(wanted, state)
         try:
-            times_ms = {tp: time for tp in wanted if (time := self._settings.start.time_of(tp)) is not None}
-            found = self._offsets.partition_info({tp: state.known_leader_epochs(tp) for tp in wanted}, times_ms)
+            times_ms = {tp: time for tp in asked if (time := self._settings.start.time_of(tp)) is not None}
+            found = StartAnswers({}, frozenset(), _DELETED)
+            if asked:
+                found = self._offsets.partition_info({tp: state.known_leader_epochs(tp) for tp in asked}, times_ms)
         except TryAgainError as problem:
-            found = StartAnswers({}, frozenset(), str(problem), dict.fromkeys(wanted, str(problem)))
+            found = StartAnswers({}, frozenset(), str(problem), dict.fromkeys(asked, str(problem)))
         except KafkaGroupError as problem:
             self._fail(problem)
-            return
-        except Exception as problem:
-            _log.exception("%s: asking where partitions start failed", self._client_id)
-            self._fail(GroupError(f"Asking where partitions start failed: {problem!r}. This is a bug."))
             return
         found = self._without_doubtful(found, wanted, state)
         if found.info:
             info = {tp: (wanted[tp], self._came_later(tp, info)) for tp, info in found.info.items()}
             self._answer(PartitionInfoReceived(info, new_lineage()))
-        self._note_missing(wanted, found.missing_topics)
+        self._note_missing(asked, found.missing_topics)
         left = {tp: epoch for tp, epoch in wanted.items() if tp not in found.info}
         others = {tp: reason for tp, reason in self.reasons.items() if tp not in wanted and tp in owned}
         self.reasons = {**others, **{tp: found.failed.get(tp, found.reason) for tp in left}}
         if left:
             self._ask_again(left, found.reason)
+
+    def _due(
+        self, wanted: Mapping[TopicPartition, OwnershipEpoch], state: State
+    ) -> Mapping[TopicPartition, OwnershipEpoch]:
+        """Return those of ``wanted`` to ask for now.  Topics that were deleted may stay away for ever."""
+        deleted = {tp for tp in wanted if tp.topic in state.deleted}
+        if not deleted:
+            return wanted
+        if self._clock() >= self._ask_for_deleted_at:
+            self._ask_for_deleted_at = self._clock() + _DELETED_PAUSE_S
+            return wanted
+        return {tp: epoch for tp, epoch in wanted.items() if tp not in deleted}
 
     def _without_doubtful(
         self, found: StartAnswers, wanted: Mapping[TopicPartition, OwnershipEpoch], state: State
@@ -218,7 +248,7 @@ class StartRequests:
         self._left.update(left)
         self._sleep(_RETRY_S)
         if is_first:
-            self._worker.submit(self._fetch_left)
+            self._post("Asking where partitions start", self._fetch_left)
 
     def _fetch_left(self) -> None:
         left, self._left = self._left, {}
@@ -228,7 +258,7 @@ class StartRequests:
         """Check whether topics were deleted, once they have been missing for a while."""
         gone = self._absence.gone({tp.topic for tp in wanted}, missing)
         if gone - self._state().deleted:
-            self._worker.submit(self._check, gone)
+            self._post("Asking for deleted topics", self._check, gone)
 
     def _came_later(self, tp: TopicPartition, info: PartitionInfo) -> PartitionInfo:
         """Mark the answer if the query reads the partition later than its first ones, so from its beginning.

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
+from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor, unexpected
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.wire.deadline import Deadline
+
+_log = logging.getLogger(__name__)
+
+# After this time without an answer, and then again after each such time, the log says that new topics are not found.
+_WARN_S = 120.0
 
 
 class TopicPattern:
@@ -45,7 +52,8 @@ class TopicPattern:
         self._offsets = offsets
         self._fail = fail
         self._look_at = Deadline.after(refresh_s)
-        self._looking: Future[None] | None = None
+        self._looking: Future[object] | None = None
+        self._warn_at = time.monotonic() + _WARN_S  # if no check succeeds until then
         self._matching: frozenset[str] | None = None  # at the last check; written by the worker
 
     def matching(self) -> frozenset[str] | None:
@@ -53,14 +61,24 @@ class TopicPattern:
         # The worker also serves starts of partitions, so only one check waits in its queue.
         if self._look_at.passed and (self._looking is None or self._looking.done()):
             self._look_at = Deadline.after(self._refresh_s)
-            self._looking = self._worker.submit(self._look)
+            self._looking = self._worker.post(self._look)
+            self._looking.add_done_callback(unexpected("Asking for the topics that match", self._fail))
         return self._matching
 
     def _look(self) -> None:
         try:
             self._matching = frozenset(self._offsets.matching(self._pattern))
-        except TryAgainError:
-            return  # the next check asks again
+            self._warn_at = time.monotonic() + _WARN_S
+        except TryAgainError as problem:  # the next check asks again
+            if time.monotonic() >= self._warn_at:
+                self._warn_at = time.monotonic() + _WARN_S
+                _log.warning(
+                    "subscribePattern %r: no broker has listed the topics for %g s or more (%s). New topics are not "
+                    "found meanwhile.",
+                    self._pattern,
+                    _WARN_S,
+                    problem,
+                )
         except KafkaGroupError as problem:
             self._fail(problem)
 

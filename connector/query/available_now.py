@@ -275,6 +275,6 @@ def _partition_counts(settings: GroupSettings) -> dict[str, int]:
         try:
             return worker.submit(cluster.connect, settings.topics, settings.pattern, settings.asks_for).result()
         finally:
-            worker.submit(cluster.close)
+            worker.post(cluster.close)
     finally:
         worker.close()

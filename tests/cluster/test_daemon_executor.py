@@ -36,6 +36,13 @@ def test_what_a_call_raises_goes_to_whoever_waits_for_it(executor: DaemonExecuto
     assert executor.submit(lambda: 2).result(PATIENCE_S) == 2
 
 
+@pytest.mark.logs_errors("an unexpected error in the background")
+def test_what_a_posted_call_raises_is_logged(executor: DaemonExecutor, caplog: pytest.LogCaptureFixture) -> None:
+    executor.post(lambda: 1 // 0)
+    executor.submit(lambda: None).result(PATIENCE_S)
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_what_is_queued_when_it_is_closed_runs_and_what_comes_later_does_not(executor: DaemonExecutor) -> None:
     begin = threading.Event()
     queued = [executor.submit(begin.wait, PATIENCE_S), executor.submit(lambda: True)]

@@ -11,6 +11,7 @@ import pytest
 from pyspark_kafka_group.cluster import group_offsets
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import BrokerError
+from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.testing.ports import free_ports
 
 
@@ -40,6 +41,15 @@ def test_a_name_server_that_does_not_answer_may_answer_later(monkeypatch: pytest
     monkeypatch.setattr(group_offsets, "CONNECT_TIMEOUT_S", 0.1)
     with pytest.raises(BrokerError, match=r"answered within 0\.1 s \(Temporary failure in name resolution\)"):
         connecting_to("kafka:9092")
+
+
+def test_a_cluster_far_away_is_reached() -> None:
+    """Regression: each attempt ended before TCP, the login and the first answer were through, and began anew."""
+    with MockKafka(brokers=3) as kafka:
+        kafka.create_topic("orders", 1)
+        for broker in (1, 2, 3):
+            kafka.set_round_trip_ms(broker, 400)
+        connecting_to(kafka.bootstrap_servers)
 
 
 def test_one_wrong_name_beside_a_broker_that_is_down_is_waited_for(

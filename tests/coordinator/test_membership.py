@@ -278,7 +278,7 @@ def test_a_broker_that_does_not_know_a_partition_yet_is_asked_again(
     assert not stale
 
 
-@pytest.mark.logs_errors("asking where partitions start failed")
+@pytest.mark.logs_errors("an unexpected error in the background")
 def test_an_unexpected_error_while_asking_where_to_start_ends_the_query(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -169,7 +169,7 @@ def test_refusal_ends_the_query_and_is_not_asked_again() -> None:
     assert asking.worker.waiting == []
 
 
-@pytest.mark.logs_errors("asking where partitions start failed")
+@pytest.mark.logs_errors("an unexpected error in the background")
 def test_unexpected_error_ends_the_query_by_name() -> None:
     asking = Asking(assigned(A))
     asking.offsets.problem = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "metadata of another program")
@@ -179,7 +179,45 @@ def test_unexpected_error_ends_the_query_by_name() -> None:
     assert "Asking where partitions start failed" in str(error)
 
 
+@pytest.mark.logs_errors("an unexpected error in the background")
+def test_error_in_an_answer_ends_the_query_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the partition stayed without a start for ever, "the cluster has not answered yet"."""
+    asking = Asking(assigned(A))
+    asking.offsets.found = {A: info(5)}
+    monkeypatch.setattr(asking.info, "_without_doubtful", lambda *_: 1 // 0)
+    asking.worker.run()
+    [error] = asking.failed
+    assert "Asking where partitions start failed: ZeroDivisionError" in str(error)
+
+
 # ------------------------------------------------------------------------------ deleted topics
+
+
+@pytest.mark.parametrize(("topic", "fails"), [("t", True), ("unread", False)])
+def test_lost_right_on_a_topic_ends_the_query_if_it_has_read_it(topic: str, fails: bool) -> None:
+    """Regression: with subscribePattern under KIP-848, the query continued without the topic, and logged an INFO."""
+    asking = Asking(assigned(A))
+    asking.worker.waiting.clear()
+    asking.offsets.problem = AuthenticationError("not allowed")
+    asking.info.check_topics({topic})
+    asking.run_for(5.0)
+    assert asking.failed == ([asking.offsets.problem] if fails else [])
+
+
+def test_a_topic_that_stays_deleted_is_asked_for_rarely() -> None:
+    """Regression: ten times a second, for ever."""
+    machine = assigned(A)
+    machine.state = replace(machine.state, policy=replace(POLICY, fail_on_data_loss=False))
+    machine.feed(LogChangeFound((A,), LogChange.DELETED))
+    asking = Asking(machine)
+    asking.offsets.missing = frozenset({"t"})
+    asking.run_for(60.0)
+    assert len(asking.offsets.wanted) <= 13
+    asking.offsets.missing = frozenset()
+    asking.offsets.found = {A: info(5)}
+    asking.answers.clear()
+    asking.run_for(6.0)
+    assert [answer for answer in asking.answers if isinstance(answer, PartitionInfoReceived)]
 
 
 def test_topic_that_is_missing_for_three_seconds_was_deleted() -> None:

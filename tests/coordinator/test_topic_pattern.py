@@ -8,6 +8,7 @@ import pytest
 
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.coordinator import topic_pattern
 from pyspark_kafka_group.coordinator.topic_pattern import TopicPattern
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
@@ -53,6 +54,24 @@ def test_look_that_got_no_answer_changes_nothing() -> None:
     looking.offsets.problem = TryAgainError("nobody answers")
     assert looking.pattern.matching() == frozenset({"a1"})
     assert looking.failed == []
+
+
+def test_looks_that_get_no_answer_for_minutes_are_reported(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_pattern, "_WARN_S", 0.0)
+    looking = Looking()
+    looking.offsets.problem = TryAgainError("nobody answers")
+    looking.pattern.matching()
+    assert "New topics are not found meanwhile" in caplog.text
+
+
+@pytest.mark.logs_errors("an unexpected error in the background")
+def test_look_that_fails_unexpectedly_ends_the_query_by_name() -> None:
+    looking = Looking()
+    looking.offsets.problem = ZeroDivisionError("here")
+    looking.pattern.matching()
+    assert "Asking for the topics that match failed" in str(looking.failed)
 
 
 def test_look_that_is_refused_ends_the_query() -> None:

@@ -149,6 +149,8 @@ class Executor:
             self.calls.append(lambda: complete(future, lambda: call(*args, **kwargs)))
         return future
 
+    post = submit
+
     def close(self) -> None:
         self.closed = True
 
