@@ -415,7 +415,8 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         applies_to=EVERY_CLIENT,
         own_connections=_USED,
         doc="Where tokens for OAUTHBEARER come from: `msk:REGION`, `entra:HOST`, `google`, `databricks:CREDENTIAL`, or "
-        "`my_package.tokens:function` for a function of your own. It implies `sasl.mechanism=OAUTHBEARER`, and "
+        "`my_package.tokens:function` for a function of your own, which the owner of the process must "
+        "[allow](security.md#what-options-may-do). It implies `sasl.mechanism=OAUTHBEARER`, and "
         "`security.protocol=SASL_SSL` if you set no other. See [security](security.md#tokens-from-a-provider).",
     ),
     # A producer would warn of consumer properties.  So every client gets only these.

@@ -75,15 +75,17 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.not_blank,
         required=True,
-        doc="Addresses of some brokers of the cluster.",
+        doc="Addresses of some brokers of the cluster. A protocol of Kafka before an address, such as SSL://, and a "
+        "path behind it change nothing.",
     ),
     Option(
         name="kafka.group.id",
         kind="text",
         default=None,
         parse=parsers.not_blank,
-        doc="The consumer group. Required in a stream, except with groupIdPrefix or assign. All queries with the same "
-        "group share the partitions of their topics. If a query has two load() of the same group and topics, they must "
+        doc="The consumer group. Required in a stream, except with groupIdPrefix or assign. With "
+        "commitMode=transaction its name is printable ASCII. All queries with the same group share the partitions of "
+        "their topics. If a query has two load() of the same group and topics, they must "
         "have the same options, and read the same batches.",
     ),
     Option(

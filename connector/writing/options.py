@@ -15,7 +15,6 @@ from pyspark_kafka_group.options.option import Option, check_required, parse_opt
 from pyspark_kafka_group.options.parsers import MalformedError
 from pyspark_kafka_group.writing.producer_properties import (
     check_producer_properties,
-    check_servers,
     transaction_timeout_ms,
 )
 
@@ -84,7 +83,8 @@ WRITE_OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.not_blank,
         required=True,
-        doc="Addresses of some brokers of the cluster.",
+        doc="Addresses of some brokers of the cluster. A protocol of Kafka before an address, such as SSL://, and a "
+        "path behind it change nothing.",
     ),
     Option(
         name="topic",
@@ -163,7 +163,6 @@ def parse_write_options(options: Mapping[str, str]) -> WriterSettings:
                 name, "it changes nothing without delivery=exactly-once.", "Set delivery=exactly-once, or remove it."
             )
     properties = {**parsed.properties, "bootstrap.servers": parsed["kafka.bootstrap.servers"]}
-    check_servers(properties)
     check_producer_properties(properties, exactly_once=delivery is Delivery.EXACTLY_ONCE)
     return WriterSettings(
         properties=properties,

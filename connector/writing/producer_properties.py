@@ -10,11 +10,8 @@ from dataclasses import dataclass
 
 from pyspark_kafka_group.cluster.properties.client_config import connecting
 from pyspark_kafka_group.cluster.properties.kafka_properties import Refusal
-from pyspark_kafka_group.cluster.properties.secret_references import refers
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.options.property_checks import check_refusal, check_security
-from pyspark_kafka_group.wire.name_lookup import addresses
-from pyspark_kafka_group.wire.types import PropertyError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,23 +205,6 @@ def _check_delivery_timeout(properties: Mapping[str, str]) -> None:
                 f"({limit_ms} ms), after which the broker aborts the transaction of the record.",
                 "Lower it, or raise kafka.transaction.timeout.ms.",
             )
-
-
-def check_servers(properties: Mapping[str, str]) -> None:
-    """Refuse addresses of brokers that no client can use.  librdkafka would try until the delivery timeout.
-
-    Raises
-    ------
-    OptionError
-        If an address is invalid.
-    """
-    servers, protocol = properties["bootstrap.servers"], properties.get("security.protocol", "plaintext")
-    if refers(servers) or refers(protocol):  # perhaps the driver does not have the values
-        return
-    try:
-        addresses(servers, protocol)
-    except PropertyError as problem:
-        raise OptionError(f"kafka.{problem.key}", problem.problem, problem.remedy) from None
 
 
 def transaction_timeout_ms(properties: Mapping[str, str]) -> int:

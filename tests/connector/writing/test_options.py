@@ -159,6 +159,7 @@ def test_delivery_may_take_as_long_as_the_transaction_if_there_is_one(delivery: 
             parse_write_options({**REQUIRED, "delivery": "exactly-once", "kafka.delivery.timeout.ms": least})
 
 
+@pytest.mark.usefixtures("references_allowed")
 @pytest.mark.parametrize("delivery", [{"delivery": "exactly-once"}, {}], ids=["exactly once", "at least once"])
 def test_addresses_that_no_client_can_use_are_refused_before_the_first_task(delivery: dict[str, str]) -> None:
     """Regression: librdkafka tried for two minutes, and then no broker was configured."""
