@@ -166,7 +166,7 @@ def run_until_signal(query: StreamingQuery, *more: StreamingQuery, timeout_s: fl
     raises the error.
 
     Call it in the main thread.  It takes over SIGINT and SIGTERM, and gives them back at the end.  The signals must
-    reach this process, as they do with ``python program.py``, and not with ``spark-submit``: see docs/deployment.md.
+    reach this process, as they do with ``python program.py``, and not with ``spark-submit``: see docs/stopping.md.
 
     Parameters
     ----------

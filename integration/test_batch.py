@@ -39,9 +39,9 @@ from pyspark_kafka_group.offsets.errors import (
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.worker.costs import SentToWorkers
+from tests.docs.blocks import BLOCKS
 
 Read = Callable[..., DataFrame]
-DOCS = Path(__file__).parents[1] / "docs"
 
 
 @pytest.fixture
@@ -479,8 +479,8 @@ def test_the_examples_of_the_page_run(
 ) -> None:
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 3, 1: 2})
-    page = (DOCS / "batch.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    pages = ("docs/batch.md", "docs/bookmarks.md")
+    blocks = [block.text for page in pages for block in BLOCKS if block.page == page and block.is_program]
     assert len(blocks) == 3
     place: dict[str, object] = {
         "spark": spark,

@@ -179,7 +179,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_batch(
 def test_the_program_for_managed_platforms_ends_when_its_file_appears(
     kafka: Kafka, topic: TopicFactory, group: str, tmp_path: Path
 ) -> None:
-    """The program of docs/deployment.md, with the paths of this test."""
+    """The program of docs/platforms.md, with the paths of this test."""
     name = filled(kafka, topic)
     [text] = run_by("integration/test_run_until_signal.py")
     program = text.replace(

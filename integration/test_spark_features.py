@@ -1,6 +1,6 @@
 """Features of Spark's streams with this source: some work, and Spark or the source refuses the others.
 
-``docs/migration.md`` describes the same.
+``docs/differences.md`` describes the same.
 """
 
 from __future__ import annotations

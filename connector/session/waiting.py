@@ -50,7 +50,7 @@ def run_until_signal(queries: Sequence[StreamingQuery], timeout_s: float) -> boo
         _log.warning(
             "spark-submit has started this program, so SIGTERM and Ctrl-C do not reach it: they end Spark at once, in "
             "the middle of a batch. Start it with 'python', or let it call pyspark_kafka_group.stop(query): see "
-            "docs/deployment.md."
+            "docs/stopping.md."
         )
     pause_s = max(_REMOTE_PAUSE_S if is_remote(query) else _PAUSE_S for query in queries)
     with _noted_signals() as signals:

@@ -1,4 +1,4 @@
-"""The container image of docs/deployment.md is built and runs a program, until ``docker stop``.  See `rows`.
+"""The container image of docs/platforms.md is built and runs a program, until ``docker stop``.  See `rows`.
 
 It needs a container engine and root.  The base image is pulled; where this is impossible, debootstrap makes one like
 it.  All packages come from a folder of wheels, because this version is not in the package index.

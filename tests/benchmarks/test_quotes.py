@@ -37,12 +37,12 @@ def workers_mb() -> list[float]:
 # A page, a pattern in which each group is a number, and the functions that return these numbers before rounding.
 QUOTES: list[tuple[str, str, list[Callable[[], float]]]] = [
     (
-        "docs/operating.md",
+        "docs/tuning.md",
         r"used (\d+) % of a core in a \[measurement\]\S+ and (\d+) % with a heartbeat every 500 ms",
         [lambda: idle_broker("classic, 250 ms"), lambda: idle_broker("classic, 500 ms")],
     ),
     (
-        "docs/operating.md",
+        "docs/tuning.md",
         r"largest worker peaked at (\d+) to (\d+) MB",
         [lambda: min(workers_mb()), lambda: max(workers_mb())],
     ),

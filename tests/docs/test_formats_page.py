@@ -1,4 +1,4 @@
-"""The examples of docs/formats.md work without changes."""
+"""The examples of docs/formats.md and docs/registry.md work without changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pyspark_kafka_group.options.format_settings import Format
 from pyspark_kafka_group.options.settings import parse
 from tests.docs.blocks import BLOCKS, SERVERS, Block, options_of
 
-EXAMPLES = [block for block in BLOCKS if block.page == "docs/formats.md" and block.language == "python"]
+PAGES = ("docs/formats.md", "docs/registry.md")
+EXAMPLES = [block for block in BLOCKS if block.page in PAGES and block.language == "python"]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda block: block.name)

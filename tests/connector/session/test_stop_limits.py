@@ -1,4 +1,4 @@
-"""The limits of a stop agree with each other.  See the table in docs/deployment.md."""
+"""The limits of a stop agree with each other.  See the table in docs/stopping.md."""
 
 from __future__ import annotations
 
