@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores.lake_history import (
     NOTE,
     Commit,
     Snapshot,
+    Span,
     Spans,
     Version,
     as_note,
@@ -36,6 +38,16 @@ _DELTA_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 # The name of the property that marks one commit.
 _WRITE = "kafka-group.write"
+
+# The property with the id of a topic, without its name.  Deliberate: a property of the table.  The notes of commits
+# expire with the table's history, and then the records of another topic would look as if they were written.
+_TOPIC = "kafka-group.topic."
+
+# More topics would make Spark's generated code too large.
+_MOST_TERMS = 100
+
+# Above all partition numbers of Kafka.  The condition for rows has an element for each number.
+_PARTITIONS = 1_000_000
 
 
 class LakeWrite(NamedTuple):
@@ -65,6 +77,9 @@ class Format(Protocol):
     def note(self, spark: SparkSession, spans: Spans) -> None:
         """Commit a note without rows."""
 
+    def topic_ids(self, spark: SparkSession) -> dict[str, str]:
+        """Return the ids of the topics whose rows the table has, as far as they were noted."""
+
 
 class Delta:
     """Commits to a Delta table.
@@ -84,10 +99,10 @@ class Delta:
         # Deliberate: not INSERT *, which leaves out columns that the table does not have.
         statement = (
             f"MERGE INTO {_formatted(self._table)} AS old USING {{new_rows}} AS new ON {same} "
-            f"AND ({_formatted(inside(spans, 'old.'))}) "
+            f"AND ({_formatted(around(spans, 'old.'))}) "
             f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})"
         )
-        skipped = spark.table(self._table).where(inside(spans)).count()
+        skipped = known_rows(spark.table(self._table), spans).count()
         # A user's own metadata stay.  Then this commit has no note.
         with nullcontext() if _has_own_metadata(spark) else _metadata(spark, _delta_note(spans)):
             results = spark.sql(statement, new_rows=rows).collect()
@@ -111,6 +126,10 @@ class Delta:
         # Deliberate: Delta leaves out a write without rows, and a property that does not change.
         with _metadata(spark, _delta_note(spans)):
             spark.sql(f"ALTER TABLE {self._table} SET TBLPROPERTIES ('{_WRITE}' = '{uuid.uuid4().hex}')")
+
+    def topic_ids(self, spark: SparkSession) -> dict[str, str]:
+        """See `Format`."""
+        return _topic_ids(spark, self._table)
 
     def _versions(self, spark: SparkSession, count: int) -> list[Version]:
         """Return the newest versions, newest first."""
@@ -160,7 +179,7 @@ class Iceberg:
         }
         current = self._current(spark)
         if current is not None:  # else the table is empty, and any data that another commit has added is a conflict
-            old = spark.read.option("versionAsOf", str(current)).table(self._table).where(inside(spans))
+            old = known_rows(spark.read.option("versionAsOf", str(current)).table(self._table), spans)
             skipped = old.count()
             if skipped:
                 rows = rows.join(old.select(*RECORD_COLUMNS), list(RECORD_COLUMNS), "left_anti")
@@ -184,6 +203,11 @@ class Iceberg:
         note = f"snapshot-property.{NOTE}"
         spark.table(self._table).limit(0).writeTo(self._table).option(note, as_note(spans)).append()
 
+    def topic_ids(self, spark: SparkSession) -> dict[str, str]:
+        """See `Format`."""
+        self._refresh(spark)
+        return _topic_ids(spark, self._table)
+
     def _current(self, spark: SparkSession) -> int | None:
         """Return the id of the newest snapshot; None for an empty table."""
         self._refresh(spark)
@@ -199,19 +223,80 @@ FORMATS: dict[str, type[Delta] | type[Iceberg]] = {"delta": Delta, "iceberg": Ic
 """The formats by the provider that Spark names."""
 
 
-def inside(spans: Spans, prefix: str = "") -> str:
+def note_topics(spark: SparkSession, table: str, ids: Mapping[str, str]) -> None:
+    """Note the ids of topics in the table."""
+    pairs = ", ".join(f"'{topic_property(topic)}' = '{topic_id}'" for topic, topic_id in sorted(ids.items()))
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({pairs})")
+
+
+def topic_property(topic: str) -> str:
+    """Return the name of the property with the id of a topic, as SQL text."""
+    return _escaped(_TOPIC + topic)
+
+
+def _topic_ids(spark: SparkSession, table: str) -> dict[str, str]:
+    found = spark.sql(f"SHOW TBLPROPERTIES {table}").where(f"startswith(key, '{_TOPIC}')").collect()
+    return {row["key"].removeprefix(_TOPIC): row["value"] for row in found}
+
+
+def known_rows(table: DataFrame, spans: Spans) -> DataFrame:
+    """Return the rows of a table whose records are in these offsets."""
+    return table.where(around(spans)).where(inside(spans))
+
+
+def inside(spans: Spans) -> str:
     """Return the condition, in SQL, that a row is of a record of these offsets.
+
+    Deliberate: two lookups by the number of the partition.  A comparison for each partition takes seconds with
+    thousands of them, and Spark cannot compile it (`test_the_condition_does_not_grow_with_the_partitions`).
+
+    Raises
+    ------
+    ConfigurationError
+        If a partition has a number that Kafka does not use.
+    """
+    topics = sorted({tp.topic for tp in spans})
+    size = 1 + max((tp.partition for tp in spans), default=0)
+    if size > _PARTITIONS or any(tp.partition < 0 for tp in spans):
+        raise ConfigurationError("LakeTable: the column partition has numbers that are no partitions of Kafka.")
+    names = ", ".join(f"'{_escaped(topic)}'" for topic in topics)
+
+    def bound(field: int) -> str:
+        by_topic = []
+        for topic in topics:
+            numbers = range(size)
+            found = [spans.get(TopicPartition(topic, number)) for number in numbers]
+            by_topic.append([None if span is None else span[field] for span in found])
+        # Spark evaluates the text once, because it is constant.
+        text = json.dumps(by_topic, separators=(",", ":"))
+        topic = f"CAST(array_position(array({names}), `topic`) AS INT) - 1"
+        return f"get(get(from_json('{text}', 'ARRAY<ARRAY<BIGINT>>'), {topic}), `partition`)"
+
+    return f"`offset` >= {bound(0)} AND `offset` < {bound(1)}"
+
+
+def around(spans: Spans, prefix: str = "") -> str:
+    """Return a condition, in SQL, that is true for all rows of records of these offsets, and false for most others.
 
     The values are literals, so that the formats can skip files by their statistics.
     """
-    by_topic: dict[str, list[str]] = {}
+    by_topic: dict[str, dict[int, Span]] = {}
     for tp, span in sorted(spans.items()):
-        by_topic.setdefault(tp.topic, []).append(
-            f"({prefix}`partition` = {tp.partition} AND {prefix}`offset` >= {span.start} "
-            f"AND {prefix}`offset` < {span.until})"
-        )
-    return " OR ".join(
-        f"({prefix}`topic` = '{_escaped(topic)}' AND ({' OR '.join(parts)}))" for topic, parts in by_topic.items()
+        by_topic.setdefault(tp.topic, {})[tp.partition] = span
+    groups: list[tuple[Sequence[str], dict[int, Span]]] = [([topic], found) for topic, found in by_topic.items()]
+    if len(groups) > _MOST_TERMS:
+        whole = Span(min(span.start for span in spans.values()), max(span.until for span in spans.values()))
+        groups = [(list(by_topic), {tp.partition: whole for tp in spans})]
+    return " OR ".join(_term(topics, found, prefix) for topics, found in groups)
+
+
+def _term(topics: Sequence[str], spans: Mapping[int, Span], prefix: str) -> str:
+    names = ", ".join(f"'{_escaped(topic)}'" for topic in topics)
+    numbers = ", ".join(map(str, sorted(spans)))
+    return (
+        f"({prefix}`topic` IN ({names}) AND {prefix}`partition` IN ({numbers}) "
+        f"AND {prefix}`offset` >= {min(span.start for span in spans.values())} "
+        f"AND {prefix}`offset` < {max(span.until for span in spans.values())})"
     )
 
 

@@ -13,16 +13,29 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.session.running_batch import RunningBatch, running_batch
-from pyspark_kafka_group.stores.errors import LakeConflictError, RefusedRecordError, TableBehindError
-from pyspark_kafka_group.stores.lake_formats import FORMATS, Format, LakeWrite, inside
+from pyspark_kafka_group.stores.errors import (
+    LakeConflictError,
+    OtherTopicError,
+    RefusedRecordError,
+    TableBehindError,
+)
+from pyspark_kafka_group.stores.lake_formats import (
+    FORMATS,
+    Format,
+    LakeWrite,
+    inside,
+    known_rows,
+    note_topics,
+    topic_property,
+)
 from pyspark_kafka_group.stores.lake_history import Lost, Span, Spans, before, lost
-from pyspark_kafka_group.stores.query_run import run_of
+from pyspark_kafka_group.stores.query_run import one_write, run_of
 from pyspark_kafka_group.stores.record_columns import RECORD_COLUMNS, check_columns
 from pyspark_kafka_group.stores.starting_offsets import starting_offsets
 
@@ -112,8 +125,8 @@ class LakeTable:
         Raises
         ------
         ConfigurationError
-            If a column is missing in the batch or the table, the format of the table is another one, or the ranges of
-            the batch are unknown.
+            If a column is missing in the batch or the table, the format of the table is another one, the ranges of the
+            batch are unknown, or this run of the query has already written records of these rows in this batch.
         LakeConflictError
             If other commits win for longer than ``patience_s``.
         RefusedRecordError
@@ -121,6 +134,8 @@ class LakeTable:
         TableBehindError
             If the table was rolled back, and the group will not read the lost records again.  The first batch of each
             run of a query checks this.
+        OtherTopicError
+            If the table has rows of another topic with this name.
 
         Notes
         -----
@@ -129,13 +144,23 @@ class LakeTable:
         check_columns("LakeTable", batch)
         spark = batch.sparkSession
         target = self._format(spark, batch.columns)
-        spans = spans_of(batch, running_batch(batch, batch_id, self._checkpoint))
+        running = running_batch(batch, batch_id, self._checkpoint)
+        spans = spans_of(batch, running)
         rows = _checked(batch, spans)
         if not spans:  # the batch reads nothing, but a stateful operator may return rows of earlier batches
             rows.write.format("noop").mode("append").save()
             return LakeWrite(0, 0)
-        self._check_history(spark, target, run_of(batch), spans)
-        result = self._try(lambda: target.write(spark, rows, spans), batch_id)
+        ids, run = topic_ids_of(running), run_of(batch)
+        with one_write(self._table, batch, batch_id) as again:
+
+            def attempt() -> LakeWrite:
+                self._check_topics(spark, target, ids)
+                self._check_history(spark, target, run, spans)
+                if again:
+                    self._refuse_known(spark, rows, spans, batch_id)
+                return target.write(spark, rows, spans)
+
+            result = self._try(attempt, batch_id)
         if self._lost and not result.written:
             # Delta leaves out a commit without rows, and so the note that lost records were read again.
             self._try(lambda: target.note(spark, spans), batch_id)
@@ -209,6 +234,28 @@ class LakeTable:
             )
         return FORMATS[found](self._table)
 
+    def _check_topics(self, spark: SparkSession, target: Format, ids: Mapping[str, str]) -> None:
+        """Raise an error if the table has rows of another topic, and note the ids of topics that are new to it."""
+        for _ in range(2):  # a second time after the note, because another application may have written one, too
+            known = target.topic_ids(spark)
+            for topic, found in ids.items():
+                if known.get(topic, found) != found:
+                    raise OtherTopicError.of_lake(self._table, topic, known[topic], found, topic_property(topic))
+            new = {topic: found for topic, found in ids.items() if topic not in known}
+            if not new:
+                return
+            note_topics(spark, self._table, new)
+
+    def _refuse_known(self, spark: SparkSession, rows: DataFrame, spans: Spans, batch_id: int) -> None:
+        """Raise an error if a second write of a batch has rows of records that the first one has written."""
+        known = known_rows(spark.table(self._table), spans).select(*RECORD_COLUMNS)
+        if not rows.join(known, list(RECORD_COLUMNS), "left_semi").isEmpty():
+            raise ConfigurationError(
+                f"LakeTable: batch {batch_id} was already written to {self._table}, and it has records of these rows, "
+                f"so they would be skipped. Write all rows of a record in one call. Outside of a stream, give each "
+                f"write a batch id of its own, for example time.time_ns()."
+            )
+
     def _check_history(self, spark: SparkSession, target: Format, run: object, spans: Spans) -> None:
         """Raise an error if the table lacks rows of records before this batch that a rollback has removed.
 
@@ -254,6 +301,12 @@ def spans_of(batch: DataFrame, running: RunningBatch | None) -> Spans:
     groups = batch.groupBy("topic", "partition").agg(F.min("offset").alias("start"), F.max("offset").alias("last"))
     rows = groups.where("topic IS NOT NULL AND partition IS NOT NULL AND start IS NOT NULL").collect()
     return {TopicPartition(r["topic"], r["partition"]): Span(r["start"], r["last"] + 1) for r in rows}
+
+
+def topic_ids_of(running: RunningBatch | None) -> dict[str, str]:
+    """Return the ids of the topics that a batch reads, as far as the source knows them."""
+    ranges = {} if running is None else running.ranges
+    return {tp.topic: r.topic_id for tp, r in ranges.items() if r.start < r.until and r.topic_id is not None}
 
 
 def is_conflict(error: BaseException) -> bool:

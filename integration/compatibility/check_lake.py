@@ -6,6 +6,7 @@ Most tests need no Kafka: they check which application commits which records.  T
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -16,13 +17,14 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
-from integration.cluster import committed, produce, reset
+from integration.cluster import committed, produce, recreate, reset
 from integration.compatibility import lake_writer
 from integration.compatibility.lake_writer import CATALOG, FORMAT, records, session, table
 from integration.compatibility.rest_catalog import rest_catalog
@@ -34,8 +36,10 @@ from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.session.running_batch import RunningBatch
-from pyspark_kafka_group.stores import LakeTable, LakeWrite, lake_formats, lake_table
+from pyspark_kafka_group.stores import LakeTable, LakeWrite, lake_formats, lake_table, query_run
 from pyspark_kafka_group.stores.errors import LakeConflictError, RefusedRecordError, TableBehindError
+from pyspark_kafka_group.stores.lake_formats import around, inside
+from pyspark_kafka_group.stores.lake_history import Span
 from pyspark_kafka_group.stores.lake_table import spans_of
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
@@ -63,6 +67,12 @@ def spark(lake: Path) -> Iterator[SparkSession]:
 @pytest.fixture
 def create(spark: SparkSession, lake: Path) -> Create:
     return partial(lake_writer.create, spark, lake)
+
+
+@pytest.fixture(autouse=True)
+def runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each write be of another run of a query.  Most tests write as several applications in one session."""
+    monkeypatch.setattr(query_run, "run_of", lambda _: object())
 
 
 def rows_of(spark: SparkSession, name: str) -> list[tuple[int, int, int | None]]:
@@ -148,6 +158,64 @@ def test_a_batch_that_runs_again_adds_nothing(
     assert rows_of(spark, name) == expected(20)
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert f"Batch 1: 10 rows of its records are already in {name}, so these records were skipped." in told
+
+
+def test_a_second_write_of_a_batch(spark: SparkSession, create: Create, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the table had the records from the first write, so the rows of the second one were left out."""
+    monkeypatch.setattr(query_run, "run_of", lambda _: "run")
+    name, batch = create("twice"), records(spark, 0, 10)
+    LakeTable(name).write(batch.where("number = 0"), 0)
+    with pytest.raises(ConfigurationError, match="batch 0 was already written to"):
+        LakeTable(name).write(batch.where("number = 1"), 0)
+    LakeTable(name).write(records(spark, 10, 20).where("partition = 0"), 1)
+    LakeTable(name).write(records(spark, 10, 20).where("partition = 1"), 1)
+    found = rows_of(spark, name)
+    assert found == [row for row in expected(20) if row[1] >= 10 or row[2] == 0]
+
+
+@pytest.mark.parametrize("partitions", [1, 3000])
+def test_the_check_of_rows_costs_the_same_with_many_partitions(spark: SparkSession, partitions: int) -> None:
+    """Also with gaps, with several topics, and at the borders of the ranges."""
+    spans = {TopicPartition(topic, 2 * n): Span(5, 9) for n in range(partitions) for topic in ("it's", "b")}
+    rows = spark.sql(
+        f"SELECT t.topic, CAST(p.id AS INT) AS partition, o.id AS offset FROM range(-1, {2 * partitions + 2}) p, "
+        "range(3, 11) o, VALUES (\"it's\"), ('b'), ('other'), (NULL) AS t(topic)"
+    )
+    assert rows.where(inside(spans)).count() == 2 * partitions * 4
+    assert rows.where(around(spans)).where(inside(spans)).count() == 2 * partitions * 4
+    plan = rows.where(inside(spans))._jdf.queryExecution().optimizedPlan().toString()
+    assert "from_json" not in plan, "it is evaluated once, and not for each row"
+
+
+def test_a_topic_that_was_created_again(
+    kafka: Kafka, topic: TopicFactory, group: str, spark: SparkSession, create: Create, pipeline: Pipelines
+) -> None:
+    """Regression: the new records counted as written, because the old ones had the same offsets."""
+    name, source = create(f"again_{group}".replace("-", "_")), topic(1)
+    target = LakeTable(name)
+
+    def run(member: str) -> None:
+        options: dict[str, Any] = {"kafka.group.id": f"{group}-{member}"}
+        one = pipeline(source, name=member, **options)
+        rows = one.load().selectExpr("topic", "partition", "offset", "0L AS number")
+        writer = rows.writeStream.foreachBatch(target.write).option("checkpointLocation", str(one.checkpoint))
+        assert writer.trigger(availableNow=True).start().awaitTermination(60)
+
+    produce(kafka.bootstrap_servers, source, {0: 20})
+    run("one")
+    run("one")
+    recreate(kafka.bootstrap_servers, source, 1)
+    produce(kafka.bootstrap_servers, source, {0: 30})
+    with pytest.raises(Exception, match=rf"has rows of another topic '{source}'") as found:
+        run("two")
+    # The remedy of the error.
+    rename, unset = re.findall(r"(UPDATE .*?'), run (ALTER TABLE .*?\))", str(found.value))[-1]
+    if FORMAT == "iceberg":
+        spark.catalog.refreshTable(name)  # this session knows an older state
+    spark.sql(rename)
+    spark.sql(unset)
+    run("three")
+    assert len(rows_of(spark, name)) == 50
 
 
 def newest(spark: SparkSession, name: str) -> int:

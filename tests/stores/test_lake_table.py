@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import time
 from typing import TYPE_CHECKING, cast
 from unittest.mock import MagicMock
@@ -15,10 +16,10 @@ from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.session.running_batch import RunningBatch
 from pyspark_kafka_group.stores import LakeTable, lake_table
-from pyspark_kafka_group.stores.errors import LakeConflictError, RefusedRecordError, TableBehindError
-from pyspark_kafka_group.stores.lake_formats import FORMATS, LakeWrite, inside
+from pyspark_kafka_group.stores.errors import LakeConflictError, OtherTopicError, RefusedRecordError, TableBehindError
+from pyspark_kafka_group.stores.lake_formats import FORMATS, LakeWrite, around, inside
 from pyspark_kafka_group.stores.lake_history import Commit, Span
-from pyspark_kafka_group.stores.lake_table import is_conflict, refusal, spans_of
+from pyspark_kafka_group.stores.lake_table import is_conflict, refusal, spans_of, topic_ids_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,14 +37,52 @@ def planned(start: int, until: int) -> ReadRange:
     return ReadRange(Offset(start), Offset(until), finished=Offset(start), begun=True)
 
 
-def test_the_condition_names_the_offsets_of_each_partition() -> None:
+def test_the_condition_for_files_has_one_term_for_each_topic() -> None:
     spans = {TopicPartition("b", 1): Span(5, 9), TopicPartition("a", 0): Span(0, 2), TopicPartition("b", 0): Span(3, 4)}
-    assert inside(spans, "old.") == (
-        "(old.`topic` = 'a' AND ((old.`partition` = 0 AND old.`offset` >= 0 AND old.`offset` < 2))) OR "
-        "(old.`topic` = 'b' AND ((old.`partition` = 0 AND old.`offset` >= 3 AND old.`offset` < 4) OR "
-        "(old.`partition` = 1 AND old.`offset` >= 5 AND old.`offset` < 9)))"
+    assert around(spans, "old.") == (
+        "(old.`topic` IN ('a') AND old.`partition` IN (0) AND old.`offset` >= 0 AND old.`offset` < 2) OR "
+        "(old.`topic` IN ('b') AND old.`partition` IN (0, 1) AND old.`offset` >= 3 AND old.`offset` < 9)"
     )
-    assert inside({TopicPartition("it's \\", 0): Span(0, 1)}).startswith(r"(`topic` = 'it\'s \\' AND")
+    assert around({TopicPartition("it's \\", 0): Span(0, 1)}).startswith(r"(`topic` IN ('it\'s \\') AND")
+    many = around({TopicPartition(f"t{n}", n % 2): Span(n, n + 5) for n in range(200)})
+    assert many.endswith("AND `partition` IN (0, 1) AND `offset` >= 0 AND `offset` < 204)")
+    assert " OR " not in many
+
+
+def test_the_condition_does_not_grow_with_the_partitions() -> None:
+    """Regression: a comparison for each partition took seconds, and Spark could not compile it."""
+    found = [inside({TopicPartition("t", n): Span(0, 9) for n in range(count)}) for count in (1, 3000)]
+    one, many = (re.sub(r"'\[.*?\]'", "", condition) for condition in found)
+    assert one == many
+
+
+@pytest.mark.parametrize("partition", [-1, 1_000_000])
+def test_a_number_that_no_partition_has_is_refused(partition: int) -> None:
+    with pytest.raises(ConfigurationError, match="no partitions of Kafka"):
+        inside({TopicPartition("t", partition): Span(0, 1)})
+
+
+def test_a_topic_belongs_to_the_table_by_its_id() -> None:
+    target = MagicMock(topic_ids=MagicMock(return_value={"orders": "old"}))
+    spark = MagicMock()
+    with pytest.raises(OtherTopicError, match=r"topic id old\).*topic id new\).*'kafka-group\.topic\.orders'"):
+        LakeTable("lake.t")._check_topics(spark, target, {"orders": "new"})
+    LakeTable("lake.t")._check_topics(spark, target, {"orders": "old"})
+    spark.sql.assert_not_called()
+
+
+def test_two_applications_that_note_a_topic_at_once_cannot_both_go_on() -> None:
+    target = MagicMock(topic_ids=MagicMock(side_effect=[{}, {"orders": "of the other"}]))
+    with pytest.raises(OtherTopicError):
+        LakeTable("lake.t")._check_topics(MagicMock(), target, {"orders": "mine"})
+
+
+def test_the_ids_of_topics_are_those_of_the_ranges() -> None:
+    tp, empty = TopicPartition("orders", 0), TopicPartition("returns", 0)
+    ranges = {tp: planned(3, 8)._replace(topic_id="id"), empty: planned(4, 4)._replace(topic_id="other")}
+    assert topic_ids_of(RunningBatch(ranges)) == {"orders": "id"}
+    assert topic_ids_of(RunningBatch({tp: planned(3, 8)})) == {}
+    assert topic_ids_of(None) == {}
 
 
 def test_a_source_of_this_project_says_what_the_batch_reads() -> None:
