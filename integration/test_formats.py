@@ -336,6 +336,24 @@ def test_a_large_record_becomes_a_dead_letter_if_its_topic_takes_it(
     )
 
 
+def test_a_record_of_the_largest_size_becomes_a_dead_letter_without_the_added_headers(
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory
+) -> None:
+    """Regression: any producer could end the query, although both topics had the broker's default limit."""
+    name, letters = topic(1), topic(1)
+    largest = random.Random(7).randbytes(
+        1_048_588 - 61 - 29
+    )  # the limit without the batch, and the record's other fields
+    write(kafka, name, largest, b"{")
+    asked = {"valueFormat": "json", "valueSchema": "id INT", "malformedRecords": "deadLetter"}
+
+    assert read(spark, kafka, name, **asked, deadLetterTopic=letters).collect() == []
+    found = {letter.value: dict(letter.headers) for letter in kafka.read(letters)}
+    assert found.keys() == {largest, b"{"}
+    assert "kafka-group.offset" not in found[largest]
+    assert found[b"{"]["kafka-group.offset"] == b"1"
+
+
 def test_a_topic_for_dead_letters_that_is_missing_is_told_before_anything_is_read(
     spark: SparkSession, kafka: Kafka, topic: TopicFactory, options: dict[str, str], tmp_path: Path
 ) -> None:

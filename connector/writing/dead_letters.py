@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.cluster.properties.client_config import value_of
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, applies_to
 from pyspark_kafka_group.offsets.errors import DeliveryError
+from pyspark_kafka_group.writing.producer import log
 from pyspark_kafka_group.writing.producer_cache import lease
 from pyspark_kafka_group.writing.producer_properties import producer_config
 from pyspark_kafka_group.writing.record_rows import Rows
@@ -78,11 +79,62 @@ class DeadLetters:
 
         numbers = sorted(reasons)
         taken = batch.take(pa.array(numbers, pa.int64()))
+        errors = [reasons[row] for row in numbers]
+        try:
+            self._write(taken, errors)
+        except DeliveryError as problem:
+            if problem.code not in _TOO_LARGE:
+                raise
+            # The topic's limit is for batches.  Each letter alone may fit, but this is much slower.
+            for row, error in enumerate(errors):
+                self._write_alone(taken.slice(row, 1), error)
+
+    def _write_alone(self, row: pa.RecordBatch, error: str) -> None:
+        """Write a letter in a batch of its own; if it is larger than its topic allows, without the added headers.
+
+        Deliberate: a record of the largest size that its topic allows must not end the query, and any producer can
+        write one (`test_a_record_of_the_largest_size_becomes_a_dead_letter_without_the_added_headers`).
+        """
+        try:
+            try:
+                self._write(row, [error], alone=True)
+            except DeliveryError as problem:
+                if problem.code not in _TOO_LARGE:
+                    raise
+                self._write(row, None, alone=True)
+                topic, partition, offset = (row.column(name)[0].as_py() for name in ("topic", "partition", "offset"))
+                log.warning(
+                    "The dead letter of %s-%s, offset %s is too large for its headers in %s, and has none. Set "
+                    "max.message.bytes of that topic 65536 higher than those of the topics that the query reads. %s",
+                    topic,
+                    partition,
+                    offset,
+                    self._topic,
+                    error,
+                )
+        except DeliveryError as problem:
+            if problem.code not in _TOO_LARGE:
+                raise
+            raise DeliveryError(
+                topic=self._topic,
+                partition=problem.partition,
+                code=problem.code,
+                text="a dead letter",
+                remedy="Set max.message.bytes of this topic 65536 higher than those of the topics that the query "
+                "reads: letters have more headers.",
+            ) from None
+
+    def _write(self, taken: pa.RecordBatch, errors: Sequence[str] | None, *, alone: bool = False) -> None:
+        """Write records, each with a header for its error and its origin, unless ``errors`` is None."""
+        import pyarrow as pa
+
+        count = taken.num_rows
+        added = [None] * count if errors is None else errors
         headers = pa.array(
             [
-                [*_bytes(old or ()), *_origin(topic, partition, offset, reasons[row])]
-                for row, old, topic, partition, offset in zip(
-                    numbers,
+                [*_bytes(old or ()), *([] if error is None else _origin(topic, partition, offset, error))]
+                for error, old, topic, partition, offset in zip(
+                    added,
                     *(taken.column(name).to_pylist() for name in ("headers", "topic", "partition", "offset")),
                     strict=True,
                 )
@@ -90,7 +142,7 @@ class DeadLetters:
             pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])),  # as producers take them
         )
         rows = Rows(
-            count=len(numbers),
+            count=count,
             topics=(self._topic,),
             topic=None,
             partition=None,
@@ -98,26 +150,10 @@ class DeadLetters:
             value=taken.column("value"),
             headers=headers,
         )
-        # The topic's limit is for batches.  If one is too large, each letter alone may fit, but this is much slower.
-        for size in ({}, {"batch.size": "1"}):
-            try:
-                with lease(producer_config({**self._properties, **size})) as producer:
-                    producer.send(rows)
-                    producer.flush()
-            except DeliveryError as problem:
-                if problem.code not in _TOO_LARGE:
-                    raise
-                if size:
-                    raise DeliveryError(
-                        topic=self._topic,
-                        partition=problem.partition,
-                        code=problem.code,
-                        text="a dead letter",
-                        remedy="Set max.message.bytes of this topic to that of the topics that the query reads, or "
-                        "higher.",
-                    ) from None
-            else:
-                return
+        size = {"batch.size": "1"} if alone else {}
+        with lease(producer_config({**self._properties, **size})) as producer:
+            producer.send(rows)
+            producer.flush()
 
 
 def _bytes(headers: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

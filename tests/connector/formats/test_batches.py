@@ -226,24 +226,45 @@ def test_dead_letters_are_written_as_they_were_with_their_origin(monkeypatch: py
     assert "fetch.min.bytes" not in configs[0]
 
 
-@pytest.mark.parametrize("fits", [True, False])
-def test_letters_that_are_too_large_together_are_written_alone(monkeypatch: pytest.MonkeyPatch, fits: bool) -> None:
-    """Regression: a query ended each time because its letters filled a batch that their topic did not accept."""
-    configs: list[dict[str, str]] = []
+_WITH, _WITHOUT = 4, 0  # headers of a letter with and without the added ones
+
+
+@pytest.mark.parametrize("most", [_WITH, _WITHOUT, -1])
+def test_a_letter_that_is_too_large_is_written_alone_and_then_without_the_added_headers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, most: int
+) -> None:
+    """Regression: a query ended each time because its letters filled a batch that their topic did not accept.
+
+    Later, it ended because a record had the largest size that its topic allows, and a letter has more headers.
+    """
+    written: list[tuple[str | None, int, int]] = []
 
     @contextmanager
     def lease(config: dict[str, str]) -> Iterator[Any]:
-        configs.append(config)
-        alone = config.get("batch.size") == "1"
-        problem = DeliveryError(topic="dead", partition=0, code="MSG_SIZE_TOO_LARGE", text="", remedy="")
-        yield MagicMock(flush=MagicMock(side_effect=None if alone and fits else problem))
+        def send(rows: Any) -> None:
+            alone, most_headers = config.get("batch.size"), max(map(len, rows.headers.to_pylist()))
+            written.append((alone, rows.count, most_headers))
+            if alone is None or most_headers > most:
+                raise DeliveryError(topic="dead", partition=0, code="MSG_SIZE_TOO_LARGE", text="", remedy="")
+
+        yield MagicMock(send=send)
 
     monkeypatch.setattr(dead_letters, "lease", lease)
-    read = batch(("key", "value", "topic", "partition", "offset", "headers"), b"x", b"{")
+    read = batch(("key", "value", "topic", "partition", "offset", "headers"), b"x", b"{", b"[")
     letters = DeadLetters({"bootstrap.servers": "b:9092"}, "dead", "me")
-    with nullcontext() if fits else pytest.raises(DeliveryError, match=r"\(a dead letter\)\. Set max\.message\.bytes"):
-        letters.send(read, {1: "value: bad"})
-    assert [config.get("batch.size") for config in configs] == [None, "1"]
+    problem = pytest.raises(DeliveryError, match=r"\(a dead letter\)\. Set max\.message\.bytes .* 65536 higher")
+    with nullcontext() if most >= 0 else problem:
+        letters.send(read, {1: "value: bad", 2: "value: worse"})
+    expected = {
+        _WITH: [("1", 1, _WITH)] * 2,
+        _WITHOUT: [("1", 1, _WITH), ("1", 1, _WITHOUT)] * 2,
+        -1: [("1", 1, _WITH), ("1", 1, _WITHOUT)],
+    }
+    assert written == [(None, 2, _WITH), *expected[most]]
+    told = [record.getMessage() for record in caplog.records]
+    assert ["offset 101 is too large" in text and "value: bad" in text for text in told] == [True, False] * (
+        most == _WITHOUT
+    )
 
 
 def test_the_schema_stays_although_the_newest_version_changes() -> None:
