@@ -94,6 +94,8 @@ def check_size(value: bytes, begin: int, cost: MessageCost) -> None:
             stack.pop()
             continue
         tag, at = _number(value, at, end)
+        if at < 0:
+            return
         number, wire = tag >> 3, tag & 7
         budget.spend_bytes(_VALUE_BYTES)
         if wire == _VARINT:

@@ -13,10 +13,12 @@ from pathlib import Path
 
 from tests.faults.columns import FAULTS as COLUMNS
 from tests.faults.fault import BrokenFaultError, Copy
+from tests.faults.formats import FAULTS as FORMATS
 from tests.faults.hand_over import FAULTS as HAND_OVER
+from tests.faults.where import FAULTS as WHERE
 from tests.faults.writing import FAULTS as WRITING
 
-FAULTS = [*COLUMNS, *HAND_OVER, *WRITING]
+FAULTS = [*COLUMNS, *FORMATS, *HAND_OVER, *WHERE, *WRITING]
 
 
 def main() -> int:
@@ -33,13 +35,13 @@ def main() -> int:
     results = {"noticed": 0, "UNNOTICED": 0, "ERROR": 0}
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder))
-        if failed := copy.test(sorted({fault.test for fault in faults})):
+        if failed := copy.test(sorted({test for fault in faults for test in fault.tests.split()})):
             print(f"The tests fail without a fault: {failed}")
             return 1
         for fault in faults:
             try:
                 with copy.with_fault(fault):
-                    failed = copy.test([fault.test])
+                    failed = copy.test(fault.tests.split())
                 result, reason = ("noticed", "") if failed else ("UNNOTICED", "")
             except BrokenFaultError as problem:
                 result, reason = "ERROR", f": {problem}"

@@ -29,7 +29,7 @@ HANGS_S = 300
 
 
 class Fault(NamedTuple):
-    """Replaces ``old`` by ``new`` in the file ``path``; then ``test`` must fail: a file of tests, or one of them.
+    """Replaces ``old`` by ``new`` in the file ``path``; then one of ``tests``, files or single ones, must fail.
 
     The text must occur exactly once in the file.  So a fault cannot become a no-op unnoticed when the code changes.
     """
@@ -38,7 +38,7 @@ class Fault(NamedTuple):
     path: str
     old: str
     new: str
-    test: str
+    tests: str
 
 
 class BrokenFaultError(Exception):
@@ -63,12 +63,17 @@ class Copy:
             check=True,
             text=True,
         )
-        for name in [*filter(None, listed.stdout.split("\0")), NATIVE]:
+        for name in filter(None, listed.stdout.split("\0")):
             if (ROOT / name).exists():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
         # Python takes compiled code for current if the time in seconds and the size of its source are the same.
         self._times = itertools.count(1_000_000_000)
+        self._compile()
+
+    def _compile(self) -> None:
+        command = [os.environ.get("CC", "cc"), "-std=c11", "-O1", "-fPIC", "-shared", "-o", NATIVE, *NATIVE_SOURCES]
+        subprocess.run(command, cwd=self._folder, check=True)
 
     @contextmanager
     def with_fault(self, fault: Fault) -> Iterator[None]:
@@ -87,8 +92,7 @@ class Copy:
         path.write_text(text, encoding="utf-8")
         os.utime(path, (time := next(self._times), time))
         if path.suffix in (".c", ".h"):
-            command = [os.environ.get("CC", "cc"), "-std=c11", "-O1", "-fPIC", "-shared", "-o", NATIVE, *NATIVE_SOURCES]
-            subprocess.run(command, cwd=self._folder, check=True)
+            self._compile()
 
     def test(self, tests: Collection[str]) -> str:
         """Run tests until one fails.

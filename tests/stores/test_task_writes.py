@@ -248,10 +248,12 @@ def test_the_name_of_another_group_is_an_error(database: Database) -> None:
     with pytest.raises(OtherGroupError):
         raise_rest(database, Work(offset_rows=ROWS, write_rows=see, batch=other), [])
     assert offsets(database) == {TopicPartition("a", 0): 50}
+    write(database, records(("b", 0, 1)))
     with database.transaction() as connection:
-        assert ROWS.give(connection, "a", "auditor") == 1
+        assert ROWS.give(connection, "a", "auditor") == 1, "not those of other topics"
     write(database, records(("a", 0, 5), ("a", 0, 55)), batch=other)
-    assert seen(database) == [("a", 0, 5), ("a", 0, 55)]
+    assert seen(database) == [("a", 0, 5), ("a", 0, 55), ("b", 0, 1)]
+    write(database, records(("a", 0, 65)), batch=reads(60, 70, group=None))  # the source does not know it
     with pytest.raises(OtherGroupError, match="belongs to the group 'auditor'"):
         write(database, records(("a", 0, 70)), batch=reads(50, 80, group="loader"))
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_kafka_group.columns.decompression import CompressionError, decompress
+from pyspark_kafka_group.columns.decompression import CompressionError, _xxh32_of_two, decompress
 from pyspark_kafka_group.columns.limits import TooLargeError
 from tests.connector.columns.batches import compress
 from tests.connector.columns.bombs import CODECS, MEGABYTE, MOST_BYTES, lies, zeros
@@ -112,6 +112,13 @@ def test_what_brokers_and_java_accept_is_read(name: str) -> None:
     assert whole(codec, data, len(DATA)) == DATA
     with pytest.raises(TooLargeError):
         whole(codec, data, len(DATA) - 1)
+
+
+def test_checksums_of_blocks_of_lz4_are_no_blocks() -> None:
+    """The size of the content is wrong, so the frame is walked."""
+    block = struct.pack("<I", 0x80000002) + b"ab" + struct.pack("<I", _xxh32_of_two(b"ab"))
+    frame = b"\x04\x22\x4d\x18" + bytes([0x60 | 0x18, 0x40]) + struct.pack("<Q", 7) + b"?" + block * 3 + bytes(4)
+    assert whole("lz4", frame, 6) == b"ababab"
 
 
 @pytest.mark.parametrize("data", [lz4(DATA)[:-5], lz4(DATA)[:6], compress("lz4", DATA)[:-5]])

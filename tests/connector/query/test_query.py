@@ -148,6 +148,20 @@ def test_what_a_batch_says_of_its_partitions_stays_when_they_have_left(spark: Sp
     assert spark.query._batch_report(json.loads(spark.logged)) is None, "of another batch"
 
 
+def test_a_query_with_offsets_of_its_own_names_no_group(kafka: MockKafka, produce: Produce) -> None:
+    """Otherwise an offset table would take its rows for those of a group with this name."""
+    assigned = {**OPTIONS, "assign": '{"orders": [0, 1]}', "kafka.bootstrap.servers": kafka.bootstrap_servers}
+    spark = Spark(
+        made({name: value for name, value in assigned.items() if name not in ("subscribe", "kafka.group.id")})
+    )
+    produce(0)
+    spark.wait_for_batch()
+    report = spark.query._batch_report(json.loads(spark.offset))
+    spark.query.stop()
+    assert report is not None
+    assert {fields[-1] for partitions in report.values() for fields in partitions.values()} == {None}
+
+
 def test_a_query_that_nobody_stops_after_its_member_has_left_fails(
     spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:

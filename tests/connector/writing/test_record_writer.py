@@ -288,6 +288,39 @@ def test_rows_without_a_key_are_spread_while_batches_are_open() -> None:
     assert max(counts) < 2 * 2000 / 8
 
 
+def test_rows_without_a_key_stay_in_a_partition_for_16_kb() -> None:
+    """The count begins again after each change of the partition."""
+    made = writer(a=1000)
+    for _ in range(4):
+        made.write(arrow([row(b"x" * 1000)] * 17), 0, NOW)
+    sizes = sorted(made.take(tp).count for tp in made.open_partitions())
+    assert sizes == [17, 17, 17, 17]
+
+
+def test_rows_with_a_key_do_not_move_those_without_one() -> None:
+    made = writer(a=1)
+    made.set_partitions("a", 1)
+    made.write(arrow([row(b"first")]), 0, NOW)
+    made.write(arrow([row(b"x" * 1000, key=b"k")] * 100), 0, NOW)
+    made.set_partitions("a", 1000)
+    made.write(arrow([row(b"second")] * 10), 0, NOW)
+    assert made.open_partitions() == [TopicPartition("a", 0)]
+
+
+@pytest.mark.parametrize(("limit", "most"), [(500, 500), (5000, 1000)])
+def test_a_topic_may_take_smaller_batches_and_gets_no_larger_ones(limit: int, most: int) -> None:
+    """The limit is that of the broker, which counts the header, too."""
+    made = RecordWriter(batch_bytes=1000, record_bytes=LARGE)
+    for topic in ("a", "b"):
+        made.set_partitions(topic, 1)
+    made.limit("a", limit)
+    batches = Batches(made)
+    batches.write(arrow([row(b"x" * 20, topic=topic) for topic in "ab" for _ in range(200)]))
+    largest = {tp.topic: max(len(whole(one)) for one in found) for tp, found in batches.finish().items()}
+    assert most - 30 < largest["a"] <= most
+    assert 970 < largest["b"] <= 1061
+
+
 def test_each_writer_begins_with_another_random_partition() -> None:
     chosen: set[TopicPartition] = set()
     for _ in range(20):
