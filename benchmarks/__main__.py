@@ -40,6 +40,7 @@ from benchmarks import (
     start,
     throughput,
     tls,
+    where,
 )
 from benchmarks.machine import describe
 from benchmarks.results import Result
@@ -68,6 +69,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "lake": lake,
     "formats": formats,
     "tls": tls,
+    "where": where,
 }
 """The benchmarks by their name on the command line.  Each has ``add_arguments``, ``QUICK`` and ``measure``."""
 

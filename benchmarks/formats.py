@@ -30,8 +30,8 @@ FROM_JSON = (f"{BUILTIN}, from_json", f"{OURS}, from_json")
 FROM_AVRO = (f"{BUILTIN}, from_avro", f"{OURS}, from_avro")
 _FUNCTIONS = {"json": FROM_JSON, "avro": FROM_AVRO}
 
-_DDL = "id BIGINT, item STRING, price DOUBLE, at TIMESTAMP, note STRING"
-_AVRO: dict[str, Any] = {
+DDL = "id BIGINT, item STRING, price DOUBLE, at TIMESTAMP, note STRING"
+AVRO: dict[str, Any] = {
     "type": "record",
     "name": "Order",
     "fields": [
@@ -42,11 +42,13 @@ _AVRO: dict[str, Any] = {
         {"name": "note", "type": ["null", "string"]},
     ],
 }
-_OLDER = {**_AVRO, "fields": [
-    {"name": "id", "type": "int"}, *_AVRO["fields"][1:], {"name": "gone", "type": {"type": "array", "items": "string"}}
+_OLDER = {**AVRO, "fields": [
+    {"name": "id", "type": "int"}, *AVRO["fields"][1:], {"name": "gone", "type": {"type": "array", "items": "string"}}
 ]}  # fmt: skip
 _AT = 1_714_564_800_000_000
 _DIFFERENT = 10_000
+
+KEYS = [f"{n:02}".encode() for n in range(100)]
 
 QUICK: dict[str, Any] = {"records": 20_000, "repetitions": 1}
 
@@ -61,12 +63,12 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
     """Run the benchmark and add a cell for each case to the result."""
     with bench(say) as place, SchemaRegistryServer() as registry:
         older = registry.register("orders", json.dumps(_OLDER))
-        newer = registry.register("orders", json.dumps(_AVRO))
+        newer = registry.register("orders", json.dumps(AVRO))
         message, values_of_protobuf = _protobuf()
         protobuf = registry.register("messages", base64.b64encode(message).decode(), "PROTOBUF")
         typed = {
-            "json": {"valueFormat": "json", "valueSchema": _DDL},
-            "avro": {"valueFormat": "avro", "valueSchema": json.dumps(_AVRO)},
+            "json": {"valueFormat": "json", "valueSchema": DDL},
+            "avro": {"valueFormat": "avro", "valueSchema": json.dumps(AVRO)},
             "avro, of an older schema": {
                 "valueFormat": "avro", "schema.registry.url": registry.url, "valueSchemaId": str(newer)
             },
@@ -76,14 +78,14 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
         }  # fmt: skip
         head, first_message = b"\0" + older.to_bytes(4, "big"), b"\0" + protobuf.to_bytes(4, "big") + b"\0"
         values = {
-            "json": _json(),
-            "avro": _avro(_AVRO),
-            "avro, of an older schema": [head + one for one in _avro(_OLDER)],
+            "json": json_values(),
+            "avro": avro_values(AVRO),
+            "avro, of an older schema": [head + one for one in avro_values(_OLDER)],
             "protobuf": [first_message + one for one in values_of_protobuf],
         }
         for kind, options in typed.items():
             topic = place.topic(8)
-            _load(place.servers, topic, values[kind], args.records)
+            load_values(place.servers, topic, values[kind], args.records)
             names = (BYTES, TYPED, *_FUNCTIONS.get(kind, ()))
             arms = {arm: _arm(place, arm, topic, options) for arm in names}
             cell = Cell(name=kind, factors={"records": args.records})
@@ -109,9 +111,9 @@ def _arm(place: Bench, arm: str, topic: str, typed: dict[str, str]) -> Callable[
     def read() -> DataFrame:
         records = place.spark.read.format(source).options(**options).load()
         if arm in FROM_JSON:
-            return records.select(f.from_json(f.col("value").cast("string"), _DDL).alias("value"))
+            return records.select(f.from_json(f.col("value").cast("string"), DDL).alias("value"))
         if arm in FROM_AVRO:
-            return records.select(from_avro("value", json.dumps(_AVRO)).alias("value"))
+            return records.select(from_avro("value", json.dumps(AVRO)).alias("value"))
         return records.select("value")
 
     return read
@@ -130,11 +132,13 @@ def _rows() -> list[dict[str, Any]]:
     ]
 
 
-def _json() -> list[bytes]:
+def json_values() -> list[bytes]:
+    """Return the rows as JSON."""
     return [json.dumps({**row, "at": "2024-05-01T12:00:00.5Z"}).encode() for row in _rows()]
 
 
-def _avro(written: dict[str, Any]) -> list[bytes]:
+def avro_values(written: dict[str, Any]) -> list[bytes]:
+    """Return the rows in a schema of Avro."""
     import fastavro
 
     plain = {
@@ -175,12 +179,13 @@ def _protobuf() -> tuple[bytes, list[bytes]]:
     return file.SerializeToString(), found
 
 
-def _load(servers: str, topic: str, values: list[bytes], records: int) -> None:
+def load_values(servers: str, topic: str, values: list[bytes], records: int) -> None:
+    """Write values into 8 partitions, in turn, with keys from 00 to 99."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
     for number in range(records):
-        producer.produce(topic, values[number % len(values)], partition=number % 8)
+        producer.produce(topic, values[number % len(values)], KEYS[number // 8 % 100], partition=number % 8)
         if number % 10_000 == 0:
             producer.poll(0)
             while len(producer) > 500_000:

@@ -18,10 +18,24 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.environment import Bench
 from benchmarks.records import BASE_SHAPE, Shape
-from benchmarks.views import BUILTIN, CEILING
+from benchmarks.views import BUILTIN, CEILING, TUNED
 
 PATIENCE_S = 300.0
 """The default timeout of a wait."""
+
+
+TUNING = {
+    "kafka.max.poll.records": "50000",
+    "kafka.max.partition.fetch.bytes": str(10 * 1024 * 1024),
+    "kafka.receive.buffer.bytes": str(2 * 1024 * 1024),
+    "kafka.fetch.min.bytes": "100000",
+}
+"""What makes Spark's own source read fastest here, found by trials."""
+
+
+def named(arm: str) -> tuple[str, dict[str, str]]:
+    """Return the format of a source in the tables, and the options that belong to it."""
+    return (BUILTIN, TUNING) if arm == TUNED else (arm, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +144,10 @@ def stream(bench: Bench, source: str, reading: Reading, **options: str) -> DataF
     }
     if reading.per_batch is not None:
         given["maxOffsetsPerTrigger"] = str(reading.per_batch)
-    if source != BUILTIN:
+    kind, tuning = named(source)
+    if kind != BUILTIN:
         given["kafka.group.id"] = f"bench-{uuid.uuid4().hex[:8]}"
-    return bench.spark.readStream.format(source).options(**{**given, **options}).load()
+    return bench.spark.readStream.format(kind).options(**{**given, **tuning, **options}).load()
 
 
 def aggregated(records: DataFrame) -> DataFrame:

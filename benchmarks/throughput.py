@@ -12,9 +12,9 @@ from benchmarks.processes import Part, Watch
 from benchmarks.queries import Batch, Reading, aggregated, noop, rotated, run_to_the_end, stream
 from benchmarks.records import Shape, load
 from benchmarks.results import Cell, Result
-from benchmarks.views import BUILTIN, CEILING, OURS
+from benchmarks.views import BUILTIN, CEILING, OURS, TUNED
 
-ARMS = (BUILTIN, OURS, CEILING)
+ARMS = (BUILTIN, TUNED, OURS, CEILING)
 SINKS = ("noop", "aggregation")
 HEADERS = 2
 
@@ -107,6 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batches", type=int, default=4, help="of a run, the first one not counted (%(default)s)")
     parser.add_argument("--repetitions", type=int, default=3, help="(default: %(default)s)")
     parser.add_argument("--base-repetitions", type=int, default=7, help="of the first row (default: %(default)s)")
+    parser.add_argument("--warm-ups", type=int, default=3, help="runs of each source before (default: %(default)s)")
     parser.add_argument("--sizes", type=int, nargs="*", default=[10, 1_000, 10_000], help="of values, in bytes")
     parser.add_argument("--codecs", nargs="*", default=["lz4", "zstd"])
     parser.add_argument("--headers", type=int, nargs="*", default=[HEADERS], help="per record")
@@ -122,6 +123,7 @@ QUICK: dict[str, Any] = {
     "batches": 2,
     "repetitions": 1,
     "base_repetitions": 1,
+    "warm_ups": 1,
     "sizes": [],
     "codecs": [],
     "headers": [],
@@ -150,7 +152,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
                 topics[variant.topic_key] = filled(place, variant, args)
             reading = topics[variant.topic_key]
             if at == 0:
-                for arm in args.sources:
+                for arm in args.sources * args.warm_ups:
                     say(f"warming up {arm}")
                     run_to_the_end(writer(place, arm, variant, reading))
             cell = Cell(name=variant.name, factors={"records": reading.records} | _factors(variant))
@@ -159,7 +161,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
                 for arm in rotated(args.sources, repetition):
                     with Watch() as watch:
                         batches = run_to_the_end(writer(place, arm, variant, reading))
-                    measured = figures(batches, variant.shape, watch, in_python=arm != BUILTIN)
+                    measured = figures(batches, variant.shape, watch, in_python=arm not in (BUILTIN, TUNED))
                     cell.add(arm, measured)
                     say(f"{variant.name}, {arm}: {measured['records_per_s']:,.0f} records/s")
             if not any(other.topic_key == variant.topic_key for other in todo[at + 1 :]):

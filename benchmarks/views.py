@@ -13,6 +13,9 @@ from benchmarks.tables import MISSING, WIDTH, Table, figure_with_spread
 BUILTIN, OURS, CEILING = "kafka", "kafka-group", "ceiling"
 """The names of the sources in the tables."""
 
+TUNED = "kafka, tuned"
+"""Spark's own source with the fetch settings of someone who knows it: `queries.TUNING`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
@@ -37,13 +40,14 @@ class View:
 
 
 _VERSUS = ((OURS, BUILTIN),)
-_VERSUS_BOTH = ((OURS, BUILTIN), (OURS, CEILING))
+_VERSUS_TUNED = ((OURS, BUILTIN), (OURS, TUNED), (TUNED, BUILTIN))
+_VERSUS_ALL = (*_VERSUS_TUNED, (OURS, CEILING))
 
 VIEWS: Mapping[str, tuple[View, ...]] = {
     "throughput": (
-        View(metric="records_per_s", title="Records/s, whole batches", ratios=_VERSUS_BOTH),
+        View(metric="records_per_s", title="Records/s, whole batches", ratios=_VERSUS_ALL),
         View(metric="mb_per_s", title="MB/s of values, whole batches"),
-        View(metric="records_per_s_read", title="Records/s, reading and sink only (addBatch)", ratios=_VERSUS_BOTH),
+        View(metric="records_per_s_read", title="Records/s, reading and sink only (addBatch)", ratios=_VERSUS_ALL),
         View(metric="jvm_cpu_s", title="CPU seconds of Spark's JVM per million records"),
         View(metric="python_cpu_s", title="CPU seconds of Python workers per million records"),
         View(metric="source_cpu_s", title="CPU seconds of the source process per million records"),
@@ -200,7 +204,14 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
     ),
     "batch": (
         View(metric="read_s", title="A whole batch read, s"),
-        View(metric="records_per_s", title="Records/s of a batch read", ratios=_VERSUS),
+        View(metric="records_per_s", title="Records/s of a batch read", ratios=_VERSUS_TUNED),
+    ),
+    "where": (
+        View(
+            metric="records_per_s",
+            title="Records/s read, of which Spark gets a part",
+            ratios=(("where", "df.where"), ("read_arrow", "df.where")),
+        ),
     ),
     "tls": (
         View(metric="records_per_s", title="Records/s of a batch read", ratios=_VERSUS),
