@@ -1,4 +1,4 @@
-"""``python -m integration.soak``: see ``docs/how-we-test.md``."""
+"""``python -m integration.soak``: see its README."""
 
 from __future__ import annotations
 

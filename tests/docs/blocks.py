@@ -20,6 +20,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").glob("*.md")),
     ROOT / "benchmarks" / "README.md",
+    ROOT / "integration" / "soak" / "README.md",
     *sorted((ROOT / "examples").glob("*/README.md")),
 ]
 
