@@ -31,7 +31,7 @@ INTEGRATION := $(PY) -m pytest integration -n 4 --dist loadfile --no-loadscope-r
 APPLICATIONS := integration/test_exactly_once.py 'integration/test_faults.py::test_nothing_is_lost_and_twice_is_only_what_was_declared[consumer]'
 PROMISES := $(PY) -m pytest $(APPLICATIONS) integration/test_main_paths.py -n 2 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help setup demo demo-cluster test test-all lint types fast integration archives sanitize simulate soak \
+.PHONY: help setup demo demo-cluster test test-all lint types fast integration archives sanitize simulate faults soak \
 	rebalances compatibility bench bench-check docs wheels format clean java
 .NOTPARALLEL:
 
@@ -66,6 +66,8 @@ sanitize:  ## random messages and Avro through the C code, under the sanitizers 
 	@scripts/sanitize-native.sh $(or $(ARGS),1000000)
 simulate: $(READY)  ## millions of simulated schedules, and small worlds exhaustively (ARGS="--mutants" lists what is caught)
 	@$(PY) -m tests.simulation --schedules 2000000 --deeper 2 $(ARGS)
+faults: $(READY)  ## small faults in a copy of the project: a fast test must notice each (ARGS="--only stores/")
+	@$(PY) -m tests.faults $(ARGS)
 soak: $(READY)  ## 30 minutes of real applications under faults, then a report
 	@$(PY) -m integration.soak $(ARGS)
 rebalances: $(READY)  ## 100 planned rebalances, and how long each takes

@@ -154,7 +154,13 @@ def test_a_writer_that_waits_too_long_says_for_whom(database: Database) -> None:
 
 
 def reads(
-    start: int, until: int, *, finished: int = 0, begun: bool = False, topic_id: str | None = None, group: str = "etl"
+    start: int,
+    until: int,
+    *,
+    finished: int = 0,
+    begun: bool = False,
+    topic_id: str | None = None,
+    group: str | None = "etl",
 ) -> RunningBatch:
     found = ReadRange(Offset(start), Offset(until), Offset(finished), begun, topic_id, group)
     return RunningBatch({TopicPartition("a", 0): found})
