@@ -1,4 +1,4 @@
-"""pytest fixtures: a cluster for the whole run, topics with names of their own, the brokers' log when a test fails.
+"""pytest fixtures: a cluster for the whole run, topics with names of their own, the brokers' errors when a test fails.
 
 In the ``conftest.py`` at the top of your tests write ``pytest_plugins = ["pyspark_kafka_group.testing.fixtures"]``,
 or import the three names below into any other one.  To choose the cluster yourself, define a fixture ``kafka`` that
@@ -18,7 +18,10 @@ import pytest
 from pyspark_kafka_group.testing.kafka import ExistingKafka, Kafka, KafkaTestingError
 from pyspark_kafka_group.testing.local import kafka_from_environment
 
-_LOG_LINES = 60
+_LOG_LINES = 5000
+_SHOWN_LINES = 15
+_TROUBLE = re.compile(r"^---- |\b(WARN|ERROR|FATAL)\b")
+"""The lines of a log that are shown: a test seldom fails because of the broker, and its other lines are very many."""
 # Kafka allows 249 characters; what Kafka appends to names in its own folders and metrics needs room, too.
 _NAME_LENGTH = 80
 
@@ -78,11 +81,17 @@ def _delete(kafka: Kafka, topic: str) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Put the end of the brokers' log into the report of a test that failed."""
+    """Put the last warnings and errors of the brokers into the report of a test that failed."""
     del call
     report = yield
     if report.failed and isinstance(item, pytest.Function):
         for name, value in item.funcargs.items():
-            if isinstance(value, Kafka) and (tail := value.log_tail(_LOG_LINES)):
+            if isinstance(value, Kafka) and (tail := _trouble(value.log_tail(_LOG_LINES))):
                 report.sections.append((f"log of fixture {name!r}", tail))
     return report
+
+
+def _trouble(tail: str) -> str:
+    """Return the last warnings and errors of a log; empty if there are none."""
+    shown = [line for line in tail.splitlines() if _TROUBLE.search(line)][-_SHOWN_LINES:]
+    return "\n".join(shown) if any(not line.startswith("---- ") for line in shown) else ""

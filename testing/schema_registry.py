@@ -18,6 +18,15 @@ from urllib.parse import parse_qs, unquote, urlparse
 Json = dict[str, Any]
 
 
+def _entry(schema: str, kind: str, references: Sequence[tuple[str, str, int]]) -> Json:
+    found: Json = {"schema": schema}
+    if kind != "AVRO":
+        found["schemaType"] = kind
+    if references:
+        found["references"] = [{"name": n, "subject": s, "version": v} for n, s, v in references]
+    return found
+
+
 class SchemaRegistryServer:
     """Answers as Confluent's schema registry does.
 
@@ -88,11 +97,7 @@ class SchemaRegistryServer:
         references : sequence of (str, str, int)
             Name, subject and version of each reference.
         """
-        found: Json = {"schema": schema}
-        if kind != "AVRO":
-            found["schemaType"] = kind
-        if references:
-            found["references"] = [{"name": n, "subject": s, "version": v} for n, s, v in references]
+        found = _entry(schema, kind, references)
         if found not in self._schemas:
             self._schemas.append(found)
         number = self._schemas.index(found) + 1
@@ -116,6 +121,28 @@ class SchemaRegistryServer:
         number = versions[version - 1]
         return {"subject": subject, "version": version, "id": number, **self._shown(number, query)}
 
+    def post(self, path: str, document: Json) -> Json | None:
+        """Register a schema, or find it in a subject; return None if there is no such path, or no such schema."""
+        match = re.fullmatch(r"/subjects/([^/]+)(/versions)?", path)
+        if match is None or not isinstance(document.get("schema"), str):
+            return None
+        subject, kind = unquote(match[1]), document.get("schemaType") or "AVRO"
+        references = [(one["name"], one["subject"], one["version"]) for one in document.get("references") or ()]
+        known = self._known(document["schema"], kind, references)
+        versions = self._subjects.get(subject, [])
+        if known not in versions:
+            if not match[2]:
+                return None
+            known = self.register(subject, document["schema"], kind, references)
+            versions = self._subjects[subject]
+        found = {"id": known, "version": versions.index(known) + 1, "subject": subject}
+        return {**found, **self._schemas[known - 1]}
+
+    def _known(self, schema: str, kind: str, references: Sequence[tuple[str, str, int]]) -> int | None:
+        """Return the id of a schema; None if it was never registered."""
+        found = _entry(schema, kind, references)
+        return self._schemas.index(found) + 1 if found in self._schemas else None
+
     def _shown(self, number: int, query: dict[str, list[str]]) -> Json:
         found = dict(self._schemas[number - 1])
         if self.converts and found.get("schemaType") == "PROTOBUF" and query.get("format") != ["serialized"]:
@@ -131,15 +158,9 @@ class SchemaRegistryServer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 asked = urlparse(self.path)
-                registry.requests.append(self.path)
-                registry.authorization.append(self.headers.get("Authorization"))
-                if registry.down:
-                    self._send(503, {"error_code": 50301, "message": "not now"})
-                elif registry.error is not None:
-                    self._send(registry.error, {"error_code": 50001, "message": "Error in the backend datastore"})
-                elif registry._expected not in (None, self.headers.get("Authorization")):
-                    self._send(401, {"error_code": 401, "message": "Unauthorized"})
-                elif not registry.converts and "format=serialized" in asked.query:
+                if self._refused():
+                    return
+                if not registry.converts and "format=serialized" in asked.query:
                     self._send(500, {"message": "java.lang.IllegalStateException: Syntax error"})
                 else:
                     found = registry.answer(asked.path, parse_qs(asked.query))
@@ -148,6 +169,32 @@ class SchemaRegistryServer:
                     if not asked.path.startswith(("/schemas/ids/", "/subjects/")) or is_too_large(of_id):
                         missing = {"error_code": 404, "message": "HTTP 404 Not Found"}
                     self._send(404 if found is None else 200, missing if found is None else found)
+
+            def do_POST(self) -> None:
+                if self._refused():
+                    return
+                length = int(self.headers.get("Content-Length") or 0)
+                try:
+                    document = json.loads(self.rfile.read(length))
+                except ValueError:
+                    document = {}
+                found = registry.post(urlparse(self.path).path, document if isinstance(document, dict) else {})
+                missing = {"error_code": 40403, "message": "Schema not found"}
+                self._send(404 if found is None else 200, missing if found is None else found)
+
+            def _refused(self) -> bool:
+                """Note the request, and answer it if the registry is down, or refuses."""
+                registry.requests.append(self.path)
+                registry.authorization.append(self.headers.get("Authorization"))
+                if registry.down:
+                    self._send(503, {"error_code": 50301, "message": "not now"})
+                elif registry.error is not None:
+                    self._send(registry.error, {"error_code": 50001, "message": "Error in the backend datastore"})
+                elif registry._expected not in (None, self.headers.get("Authorization")):
+                    self._send(401, {"error_code": 401, "message": "Unauthorized"})
+                else:
+                    return False
+                return True
 
             def _send(self, status: int, document: Json) -> None:
                 body = json.dumps(document).encode()

@@ -334,16 +334,6 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     # Properties that this source sets.
     KafkaProperty(
-        key="reconnect.backoff.ms",
-        applies_to=EVERY_CLIENT,
-        own_connections=_IGNORED,
-        # A new client waits half of this before it can use its first connection (librdkafka 2.16,
-        # `rd_kafka_connect_any`), and a query starts two, one after the other.  With librdkafka's 100 each costs
-        # 55 ms, with this 17.  After failures the pause doubles each time, up to reconnect.backoff.max.ms.
-        default="20",
-        sent_to=EVERY_CLIENT,
-    ),
-    KafkaProperty(
         key="enable.metrics.push",
         own_connections=_IGNORED,
         # The KIP-714 metrics of these clients are of no use, and would cost a subscription request for each client.
@@ -507,6 +497,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         "metadata.request.timeout.ms",
         "reconnect.backoff.jitter.ms",
         "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
         "retry.backoff.max.ms",
         "retry.backoff.ms",
         "socket.blocking.max.ms",

@@ -11,7 +11,10 @@ from pyspark_kafka_group.testing.fixtures import *
 
 class Talking(MockKafka):
     def log_tail(self, lines=100):
-        return "the broker's last words"
+        usual = "[2026-11-28 10:00:00,000] INFO Loaded (kafka.log.LogManager)\\n" * 100
+        return "---- broker 1 ----\\n" + usual + "".join(
+            f"[2026-11-28 10:00:0{n % 10},000] WARN the broker's last words {n} (kafka.server)\\n" for n in range(30)
+        ) + usual
 
 @pytest.fixture(scope="session")
 def kafka():
@@ -41,10 +44,24 @@ def test_topics_are_named_after_the_test_and_differ(pytester: pytest.Pytester) -
     result.assert_outcomes(passed=1)
 
 
-def test_a_failed_test_shows_the_brokers_log(pytester: pytest.Pytester) -> None:
+def test_a_failed_test_shows_the_last_warnings_of_the_broker(pytester: pytest.Pytester) -> None:
+    """Regression: it showed the last 60 lines, which were about everything else."""
     result = run(pytester, "def test_it(kafka):\n    assert False")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*log of fixture 'kafka'*", "the broker's last words"])
+    result.stdout.fnmatch_lines(["*log of fixture 'kafka'*", "*WARN the broker's last words 29*"])
+    shown = [line for line in result.outlines if "last words" in line or "INFO" in line]
+    assert len(shown) == 15
+    assert not any("INFO" in line for line in shown)
+
+
+def test_a_broker_without_warnings_shows_nothing(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        "import pytest\ndef test_it(kafka):\n    type(kafka).log_tail = lambda *_: '---- 1 ----\\nINFO'"
+        "\n    assert False",
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*log of fixture*")
 
 
 def test_a_passed_test_shows_no_log(pytester: pytest.Pytester) -> None:

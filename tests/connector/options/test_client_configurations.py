@@ -109,7 +109,6 @@ USUAL: dict[str, dict[str, str]] = {
         "heartbeat.interval.ms": "250",
         "isolation.level": "read_committed",
         "partition.assignment.strategy": "cooperative-sticky",
-        "reconnect.backoff.ms": "20",
         "topic.metadata.refresh.interval.ms": "30000",
     },
     "producer": {
@@ -117,7 +116,6 @@ USUAL: dict[str, dict[str, str]] = {
         "client.id": "kafka-group-etl-q",
         "enable.metrics.push": "false",
         "log.connection.close": "true",
-        "reconnect.backoff.ms": "20",
         "socket.timeout.ms": "10100",
         "transaction.timeout.ms": "10000",
         "transactional.id": "kafka-group-etl-q",
@@ -137,7 +135,6 @@ USUAL: dict[str, dict[str, str]] = {
         "isolation.level": "read_committed",
         "queued.max.messages.kbytes": "32768",
         "queued.min.messages": "100000",
-        "reconnect.backoff.ms": "20",
     },
 }
 """The configurations of clients if a user sets only the servers and the group."""
