@@ -53,8 +53,12 @@ class Activity:
     generation : int or None
         The generation or member epoch under which the newest partitions were assigned.  None before the first, or if
         the client does not report it.
+    consumed : int
+        The number of offsets in the batches that Spark has finished.
     committed_at, assigned_at : float or None
         When the last commit succeeded, and when partitions last came or left, in seconds since 1970.
+    finished_at, called_at : float or None
+        When Spark last finished a batch with records, and when it last asked for one, in seconds since 1970.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, calendar: Callable[[], float] = time.time) -> None:
@@ -65,7 +69,10 @@ class Activity:
         self.counts: Counter[str] = Counter()
         self.moved: Counter[str] = Counter()
         self.generation: int | None = None
+        self.consumed = 0
         self.committed_at: float | None = None
+        self.finished_at: float | None = None
+        self.called_at: float | None = None
         self.assigned_at: float | None = None
 
     def note(self, event: events.Event) -> None:
@@ -74,8 +81,10 @@ class Activity:
         match event:
             case events.Planned(ranges=ranges) | events.Replayed(ranges=ranges):
                 self._batch_since = self._clock() if ranges else None  # nothing reports the end of an empty replay
-            case events.Finished():
+            case events.Finished(ranges=ranges):
                 self._end_batch()
+                self.consumed += sum(read.until - read.start for read in ranges.values())
+                self.finished_at = self._calendar()
             case events.Committed():
                 self.committed_at = self._calendar()
             case events.Assigned(partitions=partitions):
@@ -88,6 +97,10 @@ class Activity:
                 self._move("lost", len(partitions))
             case _:
                 pass
+
+    def note_call(self) -> None:
+        """Note that Spark asks for a batch.  On the main thread."""
+        self.called_at = self._calendar()
 
     def add(self, what: Time, seconds: float) -> None:
         """Add ``seconds`` to the time of ``what``."""
@@ -104,9 +117,13 @@ class Activity:
 
     def spent(self) -> Mapping[Time, float]:
         """Return the seconds of each activity, including the batch that is running."""
+        return {**self._spent, Time.RUNNING: self._spent[Time.RUNNING] + (self.batch_s or 0.0)}
+
+    @property
+    def batch_s(self) -> float | None:
+        """How long the running batch has run, in seconds; None if none runs."""
         since = self._batch_since
-        running = 0.0 if since is None else self._clock() - since
-        return {**self._spent, Time.RUNNING: self._spent[Time.RUNNING] + running}
+        return None if since is None else self._clock() - since
 
     @property
     def _waited(self) -> float:

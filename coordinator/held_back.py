@@ -45,6 +45,8 @@ class HeldBackWatch:
     ----------
     told : mapping of TopicPartition to str
         The partitions that are held back for longer than :data:`HELD_BACK_S`, and why.  Replaced as a whole.
+    group_problem : str or None
+        Why the group has not answered for that long; None if it does.
     """
 
     def __init__(self, emit: Callable[[events.Event], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,13 +57,14 @@ class HeldBackWatch:
         self._since: dict[TopicPartition | None, float] = {}
         self._told: dict[TopicPartition | None, str] = {}
         self._closed = False
+        self.group_problem: str | None = None
         self.told: Mapping[TopicPartition, str] = {}
 
     def close(self) -> None:
         """Stop emitting events, because the member is about to leave."""
         with self._lock:
             self._closed = True
-            self.told = {}
+            self.told, self.group_problem = {}, None
 
     def note(self, where: Where, reasons: Mapping[TopicPartition, str] | str) -> None:
         """Replace the reasons of ``where``, and emit the events that are due.
@@ -98,6 +101,7 @@ class HeldBackWatch:
             new.setdefault(last[tp], []).append(tp)
         self._told = last
         self.told = {tp: reason for tp, reason in last.items() if tp is not None}
+        self.group_problem = last.get(None)
         for seconds, partitions in ended.items():
             self._emit(events.HeldBackEnded(partitions=_sorted(partitions), seconds=seconds))
         for reason, partitions in new.items():

@@ -426,6 +426,11 @@ class Membership:
         """The partitions that are held back, and why."""
         return {} if self._group is None else self._group.held_back.told
 
+    @property
+    def group_problem(self) -> str | None:
+        """Why the group has not answered for a while; None if it does."""
+        return None if self._group is None else self._group.held_back.group_problem
+
     def note_logs(self, reasons: Mapping[TopicPartition, str]) -> None:
         """Note which partitions cannot be planned because of their logs, and why.  All others can."""
         self._thread.held_back.note(Where.LOGS, reasons)

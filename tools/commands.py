@@ -9,6 +9,7 @@ from pyspark_kafka_group.tools.checkpoint_commands import export_checkpoint, imp
 from pyspark_kafka_group.tools.demo_command import demo
 from pyspark_kafka_group.tools.event_commands import events, timeline
 from pyspark_kafka_group.tools.group_commands import coordinator, describe, doctor, groups, watch
+from pyspark_kafka_group.tools.health_command import health
 from pyspark_kafka_group.tools.history_commands import history, rewinds
 from pyspark_kafka_group.tools.reset_command import reset
 
@@ -48,5 +49,5 @@ _COMMANDS = (
     import_checkpoint,
     export_checkpoint,
 )
-for _command in (*_COMMANDS, events, timeline, demo):
+for _command in (*_COMMANDS, health, events, timeline, demo):
     kafka_group.add_command(_command)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pyspark_kafka_group.control.messages import Json, Source, send
-from pyspark_kafka_group.control.names import resolve
+from pyspark_kafka_group.control.names import query_ids, resolve
 from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
@@ -17,6 +17,9 @@ _log = logging.getLogger(__name__)
 # How long a source process may take to answer.  It is on the same machine and has a thread for this.  The caller may be
 # Spark's listener bus, which serves all listeners one after another.
 TELL_PATIENCE_S = 0.5
+
+# The same for a probe.  A busy machine must not look like a query that was paused.
+_HEALTH_PATIENCE_S = 5.0
 
 # The same for a request without whose answer a batch cannot be written.  It holds up only that batch.
 _BATCH_PATIENCE_S = 30.0
@@ -67,6 +70,28 @@ def ask_for_report(address: str) -> Json | None:
     found = ask_directly(address, {"command": "report"}, TELL_PATIENCE_S)
     report = None if found is None else found.get("report")
     return report if isinstance(report, dict) else None
+
+
+def running_queries() -> dict[str, Json | None]:
+    """Return the current report of each query of this user on this machine, by the query's id.
+
+    A query that starts has an empty report.  None if its source process does not answer, for example because it was
+    paused.  A process that has ended is left out.
+    """
+    found: dict[str, Json | None] = {}
+    for query_id in query_ids():
+        try:
+            with _connected(query_id, _HEALTH_PATIENCE_S) as connection:
+                send(connection, {"command": "report"})
+                with connection.makefile("rb") as answer:
+                    said = json.loads(answer.readline() or b"null")
+        except (ConnectionRefusedError, FileNotFoundError):
+            continue  # it was killed
+        except (OSError, ValueError) as problem:
+            _log.debug("%s: %r", query_id, problem)
+            said = None
+        found[query_id] = (said.get("report") or {}) if isinstance(said, dict) else None
+    return found
 
 
 def ask_for_batch(address: str, end: Json) -> Json | None:

@@ -62,6 +62,17 @@ def resolve(address: str) -> str:
     return os.readlink(_folder() / name)
 
 
+def query_ids() -> list[str]:
+    """Return the ids of this user's queries on this machine, of which some may have been killed."""
+    folder = _folder()
+    try:
+        _check_ours(folder)
+        names = sorted(link.name for link in folder.iterdir())
+    except OSError:
+        return []
+    return [name for name in names if is_address(name) and "/" not in name]
+
+
 def is_address(address: str) -> bool:
     """Return whether this may be the address of a control socket, not of another socket on this machine."""
     try:

@@ -157,6 +157,7 @@ def _source(shown: Json, source: Json, report: Json) -> SourceMetrics:
         time_spent=TimeSpent(
             **{name: spent.get(name, 0.0) / 1000 for name in ("waiting", "idle", "planning", "running", "committing")}
         ),
+        records_consumed=_whole(report.get("recordsConsumed")),
         input_rows_per_second=_number(source.get("inputRowsPerSecond")),
         processed_rows_per_second=_number(source.get("processedRowsPerSecond")),
     )

@@ -143,6 +143,8 @@ class SourceMetrics:
         How many partitions have come, and how many have left in each way.
     time_spent : TimeSpent
         The time by activity.
+    records_consumed : int or None
+        The number of offsets in the batches that Spark has finished; None if the version does not report it.
     input_rows_per_second, processed_rows_per_second : float or None
         Spark's rates of the last batch; None if unknown.
     """
@@ -167,3 +169,4 @@ class SourceMetrics:
     time_spent: TimeSpent
     input_rows_per_second: float | None
     processed_rows_per_second: float | None
+    records_consumed: int | None = None

@@ -130,10 +130,19 @@ METRICS: tuple[Metric, ...] = (
         read=of_source(lambda source: source.ownership_epoch),
     ),
     Metric(
-        name="records-consumed-rate",
+        name="records-consumed-total",
+        unit="records",
+        doc="Offsets in finished batches; with compacted topics and transactions more than the records. Its rate is "
+        "the throughput of the query.",
+        known_as="Kafka: records-consumed-total",
+        read=of_source(lambda source: source.records_consumed),
+    ),
+    Metric(
+        name="last-batch-records-rate",
         unit="records per second",
-        doc="The speed of the last batch: its records divided by its whole duration.",
-        known_as="Kafka: records-consumed-rate; Spark: processedRowsPerSecond",
+        doc="The speed of the last batch: its records divided by its whole duration. Between batches nothing is "
+        "read, so the throughput is lower.",
+        known_as="Spark: processedRowsPerSecond",
         read=of_source(lambda source: source.processed_rows_per_second),
     ),
     Metric(

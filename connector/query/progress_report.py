@@ -75,6 +75,16 @@ FIELDS: Mapping[str, tuple[str, str]] = {
         "The time of this run by activity: `waiting` for partitions, `idle`, `planning`, `running` a batch (reading, "
         "your code and the sink), and `committing`, which mostly overlaps with the others.",
     ),
+    "recordsConsumed": (
+        "number",
+        "The offsets in the batches of this run that Spark has finished. With compacted topics and transactions these "
+        "are more than the records.",
+    ),
+    "finishedAt": ("number or null", "When Spark last finished a batch with records, in seconds since 1970."),
+    "batchMs": ("number or null", "How long the running batch has run; null if none runs."),
+    "calledAt": ("number or null", "When Spark last asked for a batch, in seconds since 1970."),
+    "groupProblem": ("text or null", "Why the group has not answered for 10 s or longer; null if it does."),
+    "alive": ("true or false", "Whether the thread of the member runs."),
     "control": ("text or null", "The address of the source process, for `pyspark_kafka_group.stop` and the listener."),
 }
 """The fields of the report: type and meaning."""
@@ -160,6 +170,8 @@ class Reporter:
         member_id: str,
         control: str | None,
         held_back: Mapping[TopicPartition, str] = MappingProxyType({}),
+        group_problem: str | None = None,
+        alive: bool = True,
     ) -> dict[str, Any]:
         """Return the report.  Any thread.
 
@@ -175,6 +187,10 @@ class Reporter:
             The address of the control socket, see :mod:`pyspark_kafka_group.control.server`; None without a socket.
         held_back : mapping of TopicPartition to str
             The partitions that cannot be planned for a while, and the reasons.
+        group_problem : str or None
+            Why the group has not answered for a while.
+        alive : bool
+            Whether the group thread runs.
         """
         reasons: dict[str, dict[str, str]] = {}
         for tp in sorted(held_back):
@@ -195,6 +211,12 @@ class Reporter:
             "committedAt": committed_at,
             "commitAgeMs": None if committed_at is None else max(0, round(1000 * (self._calendar() - committed_at))),
             "timeMs": {what.value: round(1000 * seconds) for what, seconds in activity.spent().items()},
+            "recordsConsumed": activity.consumed,
+            "finishedAt": activity.finished_at,
+            "batchMs": None if activity.batch_s is None else round(1000 * activity.batch_s),
+            "calledAt": activity.called_at,
+            "groupProblem": group_problem,
+            "alive": alive,
             "control": control,
         }
 

@@ -171,6 +171,7 @@ class Query:
 
     def _latest_offset(self, start: Json, max_rows: int | None) -> Json:
         self.shared_tasks.called(start, self._client_id)
+        self._event_log.activity.note_call()
         begin = self._texts.read(start)
         first = self._group is None
         if first:
@@ -326,6 +327,8 @@ class Query:
             looked_at=None if looked_at is None else time.time() - (time.monotonic() - looked_at),
             member_id=self._group.member_id,
             held_back=self._group.held_back,
+            group_problem=self._group.group_problem,
+            alive=self._group.alive,
             control=None if self._control is None else self._control.address,
         )
 

@@ -42,6 +42,19 @@ def test_a_batch_counts_from_its_plan_to_its_end_and_while_it_runs(activity: Act
     assert activity.spent()[Time.RUNNING] == 5
 
 
+def test_what_spark_has_finished_is_counted_and_dated(activity: Activity, clock: Clock) -> None:
+    assert (activity.consumed, activity.finished_at, activity.batch_s, activity.called_at) == (0, None, None, None)
+    activity.note_call()
+    activity.note(events.Planned(ranges=RANGES))
+    clock.s += 3
+    assert (activity.batch_s, activity.called_at) == (3, 1100.0)
+    activity.note(events.Finished(ranges=RANGES))
+    activity.note(events.Planned(ranges={**RANGES, TopicPartition("orders", 1): OffsetRange(Offset(7), Offset(9))}))
+    assert (activity.consumed, activity.finished_at, activity.batch_s) == (5, 1103.0, 0)
+    activity.note(events.Finished(ranges={**RANGES, TopicPartition("orders", 1): OffsetRange(Offset(7), Offset(9))}))
+    assert (activity.consumed, activity.batch_s) == (12, None)
+
+
 def test_what_is_waited_while_planning_is_not_planning(activity: Activity, clock: Clock) -> None:
     with activity.planning():
         clock.s += 1

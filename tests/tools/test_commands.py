@@ -307,8 +307,8 @@ def test_help_is_80_columns_wide_and_has_an_example(command: tuple[str, ...]) ->
 
 def test_every_command_that_asks_a_cluster_knows_the_same_connection_and_json() -> None:
     for name, command in kafka_group.commands.items():
-        if name == "demo" or any(parameter.name == "files" for parameter in command.params):
-            continue  # it starts a Kafka, or reads event logs
+        if name in ("demo", "health") or any(parameter.name == "files" for parameter in command.params):
+            continue  # it starts a Kafka, asks the queries on this machine, or reads event logs
         options = {option for parameter in command.params for option in parameter.opts}
         assert {"--bootstrap-server", "--config", "--profile", "--json"} <= options, name
         assert options & {"group", "--group"} or name == "groups", name

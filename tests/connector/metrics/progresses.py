@@ -25,6 +25,7 @@ REPORT: dict[str, Any] = {
     "committedAt": 980.5,
     "commitAgeMs": 19500,
     "timeMs": {"waiting": 3000, "idle": 0, "planning": 250, "running": 60000, "committing": 1500},
+    "recordsConsumed": 500,
     "control": None,
 }
 

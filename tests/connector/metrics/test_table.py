@@ -23,7 +23,8 @@ last-commit-seconds-ago kafka_group_last_commit_seconds_ago gauge
 last-rebalance-seconds-ago kafka_group_last_rebalance_seconds_ago gauge
 generation kafka_group_generation gauge
 ownership-epoch kafka_group_ownership_epoch gauge
-records-consumed-rate kafka_group_records_consumed_rate gauge
+records-consumed-total kafka_group_records_consumed_total counter
+last-batch-records-rate kafka_group_last_batch_records_rate gauge
 rebalance-total kafka_group_rebalance_total counter
 hand-over-total kafka_group_hand_over_total counter
 moved-partitions-total kafka_group_moved_partitions_total counter reason
@@ -75,7 +76,8 @@ def test_values_are_those_of_the_progress() -> None:
     assert [values[f"{name}-total"][()] for name in counts] == [2, 1, 5, 1, 5, 0, 0, 0]
     assert values["partition-committed-offset"]["orders", "10"] == 40
     assert values["partition-lag"] == {("orders", "2"): 2, ("orders", "3"): 15, ("orders", "10"): 60}
-    assert [values[name][()] for name in ("generation", "ownership-epoch", "records-consumed-rate")] == [4, 2, 25.5]
+    assert [values[name][()] for name in ("generation", "ownership-epoch", "last-batch-records-rate")] == [4, 2, 25.5]
+    assert values["records-consumed-total"][()] == 500
 
 
 def test_what_there_is_for_each_partition_is_left_out_unless_asked_for() -> None:
