@@ -25,6 +25,7 @@ Start = Callable[[Callable[[], Any]], str]
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the other queries on this machine."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
 
 
 @pytest.fixture
