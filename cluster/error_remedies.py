@@ -82,7 +82,7 @@ def explanation(name: str, text: str, *, group_id: str, properties: Mapping[str,
     if row.ends is None:
         return BrokerError(f"Kafka answered with {name}: {text}")
     problem, remedy = told(row.problem, group_id), told(row.remedy, group_id)
-    return row.ends(f"{problem} ({text}). {remedy}")
+    return row.ends(f"{problem} ({text}). {remedy}", code=name)
 
 
 def told(text: str, group_id: str) -> str:

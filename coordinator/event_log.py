@@ -78,6 +78,8 @@ class EventLog:
         if isinstance(event, events.CommitFailed):
             # A broken coordinator fails every attempt.  One warning for ten failures is enough.
             level = logging.WARNING if self.counts[event.name] % 10 == 1 else logging.DEBUG
+        elif isinstance(event, events.OffsetReset) and event.previous is None:
+            level = logging.INFO  # a first start, as after import-checkpoint
         else:
             level = log_level(type(event))
         if _log.isEnabledFor(level):

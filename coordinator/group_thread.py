@@ -60,6 +60,11 @@ _JOINING_TURN_S = 0.01
 # How often to empty the queues of idle clients.
 _SERVE_PAUSE_S = 10.0
 
+# Errors of a group that refuses a member because of the others, how long to wait for their names, and how many to name.
+_BECAUSE_OF_OTHERS = ("INCONSISTENT_GROUP_PROTOCOL", "UNSUPPORTED_ASSIGNOR")
+_NAMES_PATIENCE_S = 3.0
+_NAMED = 4
+
 # How often to check which partitions are held back.
 _NOTE_PAUSE_S = 1.0
 
@@ -315,7 +320,7 @@ class GroupThread:
                 # Otherwise there is nothing to wait for, or the cluster itself is the problem.
                 await_rebalance(lambda: self._worker.submit(self._offsets.rebalancing), self._turn)
         except KafkaGroupError as problem:
-            self._fail(problem)
+            self._fail(self._with_members(problem))
         except Exception as problem:
             _log.exception("%s: the group thread has failed", self._client_id)
             self._fail(GroupError(f"The group thread of {self._client_id} failed: {problem!r}. This is a bug."))
@@ -415,6 +420,19 @@ class GroupThread:
         if self.error is None:
             self.error = error
         self.feed(inputs.End(Ending.FAIL))
+
+    def _with_members(self, problem: KafkaGroupError) -> KafkaGroupError:
+        """Return the error with the names of the other members, if the group has refused this one because of them."""
+        if getattr(problem, "code", "") not in _BECAUSE_OF_OTHERS:
+            return problem
+        try:
+            group = self._worker.submit(self._offsets.describe).result(_NAMES_PATIENCE_S)
+        except (TryAgainError, KafkaGroupError, TimeoutError):
+            return problem
+        names = ", ".join(f"{member.client_id} at {member.host.lstrip('/')}" for member in group.members[:_NAMED])
+        more = f" and {len(group.members) - _NAMED} more" if len(group.members) > _NAMED else ""
+        who = f"{names}{more}" + (f", with the assignor {group.assignor!r}" if group.assignor else "")
+        return type(problem)(problem.message.replace("its other members use", f"its other members ({who}) use"))
 
     def _fail_later(self, error: KafkaGroupError) -> None:
         self.post(lambda: self._fail(error))

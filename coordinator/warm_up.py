@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Collection
 
 from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
@@ -28,6 +29,12 @@ _PATIENCE_S = 2.0
 # Most tasks of the empty batch.  Spark starts as many Python workers as it has free cores.  A query with more cores
 # gets its other workers with its first full batch.
 _MOST_TASKS = 16
+
+
+_OF_A_QUERY = re.compile(r"-[0-9a-f]{8}$")
+"""The end of the client id of a query of this project: the beginning of the query's id."""
+
+_NAMED = 4
 
 
 def ask_for_others(
@@ -64,6 +71,7 @@ def ask_for_others(
     patience = Deadline.after(_PATIENCE_S)
     try:
         group = worker.submit(offsets.describe).result(patience.left_s)
+        _warn_of_other_programs(group, topics, settings.group_id)
         others = others_reading(group, topics, client_id=client_id)
         if others and undecided:
             ask = worker.submit(offsets.committed_offsets, undecided, require_stable=False)
@@ -73,6 +81,24 @@ def ask_for_others(
         _log.debug("%s: cannot find out whether other queries read the topics: %r", client_id, problem)
         return 0
     return others
+
+
+def _warn_of_other_programs(group: GroupDescription, topics: Collection[str], group_id: str) -> None:
+    """Warn of members that are no queries of this project, because they share their partitions with this one."""
+    names = [
+        f"{member.client_id} at {member.host.lstrip('/')}"
+        for member in group.members
+        if not _OF_A_QUERY.search(member.client_id) and any(tp.topic in topics for tp in member.assignment)
+    ]
+    if names:
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        _log.warning(
+            "Another program is in the group %r: %s%s. It shares its partitions with this query from now on. If you "
+            "did not intend that, stop this query and give it another kafka.group.id.",
+            group_id,
+            ", ".join(names[:_NAMED]),
+            more,
+        )
 
 
 def has_group(settings: GroupSettings) -> bool:

@@ -86,7 +86,7 @@ EXPECTED = {
     "no login": r"closed the connection, as at a port that wants a login or TLS\)\. Check .*security\.protocol",
     "TLS to a plain port": r"\(it does not speak TLS at this port\)\. Check .*kafka\.security\.protocol",
     "a variable that is not set": r"'kafka\.sasl\.password'.*KAFKA_PW_NOT_SET",
-    "a group of an eager consumer": r"the query ended: .*'eager'",
+    "a group of an eager consumer": r"'eager'.*\(old-consumer at 127\.0\.0\.1, with the assignor 'range'\)",
     SPARK_CHECKPOINT: r"of Spark's own source.*kafka-group import-checkpoint",
     "a value that is no JSON": r"the query ended: .*orders-0.*offset 1",
     "no such target topic": r"the query ended: .*'shouted'",

@@ -69,4 +69,4 @@ class ResetNote(NamedTuple):
     def __str__(self) -> str:
         before = "there was none before" if self.previous is None else f"it was {self.previous} before"
         by = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in self.by)
-        return f"{by} set it with 'kafka-group reset' at {self.time}; {before}"
+        return f"{by} set it with 'kafka-group' at {self.time}; {before}"

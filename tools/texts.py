@@ -361,7 +361,15 @@ def reset_text(document: Document, *, width: int | None = None) -> list[str]:
     """Return the lines of ``reset``."""
     of = f"{_count(len(document['partitions']), 'offset')} of {clean(document['group'])}"
     done = f"Set {of}." if document["executed"] else f"Nothing was changed. --execute sets {of}."
-    return [*table(_RESET, document["partitions"], width=width), "", done]
+    lines = [*table(_RESET, document["partitions"], width=width), "", done]
+    parts = document["partitions"]
+    if any(part["committed_offset"] is not None and part["new_offset"] < part["committed_offset"] for part in parts):
+        lines += _wrapped(
+            "A query with a checkpoint stops at its next start with OffsetRewindError, unless you start it once with "
+            "onOffsetRewind=group.",
+            "",
+        )
+    return lines
 
 
 def diagnosis_text(document: Document) -> list[str]:

@@ -57,7 +57,7 @@ TEXTS = [
             committed=Offset(4),
             position=Offset(4),
         ),
-        "t-0: the committed offset of the group is 4: alice@laptop set it with 'kafka-group reset' at 2026-01-01 "
+        "t-0: the committed offset of the group is 4: alice@laptop set it with 'kafka-group' at 2026-01-01 "
         "00:00:00 UTC; it was 9 before; resuming at 4",
     ),
     (

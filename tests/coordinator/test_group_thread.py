@@ -16,7 +16,8 @@ from typing import Any, cast
 import pytest
 
 from pyspark_kafka_group.cluster.committer import CommitRefusedError
-from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError, explanation
+from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.coordinator import group_thread, held_back
 from pyspark_kafka_group.coordinator.activity import Time
@@ -663,6 +664,24 @@ def test_unexpected_error_ends_the_query_by_name(group: Make) -> None:
     assert "This is a bug" in str(one.thread.error)
     assert one.said[-1] == events.Left(clean=False)
     assert one.member.closed
+
+
+def test_group_that_refuses_because_of_other_members_names_them(group: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = group().start(A)
+    old = GroupMember(
+        member_id="m", instance_id=None, client_id="old-consumer", host="/10.0.0.1", assignment=frozenset({A})
+    )
+    described = GroupDescription(state="Stable", protocol=GroupProtocol.CLASSIC, members=(old,), assignor="range")
+    monkeypatch.setattr(one.offsets, "describe", lambda: described)
+
+    def refused() -> None:
+        raise explanation("INCONSISTENT_GROUP_PROTOCOL", "refused", group_id="g", properties={})
+
+    one.member.pending.append(refused)
+    one.join()
+    assert "its other members (old-consumer at 10.0.0.1, with the assignor 'range') use another" in str(
+        one.thread.error
+    )
 
 
 def test_error_of_a_command_goes_to_its_caller_and_ends_nothing(group: Make) -> None:

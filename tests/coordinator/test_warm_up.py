@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
+from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.coordinator.warm_up import has_group, others_reading, tasks
+from pyspark_kafka_group.coordinator.warm_up import ask_for_others, has_group, others_reading, tasks
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import TopicPartition
 
@@ -78,6 +82,27 @@ def test_only_members_that_are_not_static_take_partitions_from_others(given: Gro
 )
 def test_others_count_that_have_or_get_partitions_of_the_topics(found: GroupDescription, expected: int) -> None:
     assert others_reading(found, {"orders"}, client_id="me") == expected
+
+
+@pytest.mark.parametrize(
+    ("client_id", "warns"),
+    [("java-app", True), ("rdkafka", True), ("spark-eu-1-1a2b3c4d", False), ("etl-DEADBEEF", True)],
+)
+def test_members_of_another_program_are_a_warning(
+    client_id: str, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Regression: the query took half of the partitions of a Java application, and said nothing about it."""
+    described = SimpleNamespace(describe=lambda: group(member(client_id, A), member("elsewhere", OTHER)))
+    worker = DaemonExecutor("test")
+    try:
+        others = ask_for_others(
+            settings(), cast(GroupOffsets, described), worker, {"orders"}, (), client_id="me-00000000"
+        )
+    finally:
+        worker.close()
+    assert others == 1
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [client_id in warning and "elsewhere" not in warning for warning in warnings] == [True] * warns
 
 
 @pytest.mark.parametrize(

@@ -179,10 +179,10 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
             group_id="etl",
             committed=5,
             finished=9,
-            reset="alice@laptop set it with 'kafka-group reset' at 2026-01-01 00:00:00 UTC; it was 9 before",
+            reset="alice@laptop set it with 'kafka-group' at 2026-01-01 00:00:00 UTC; it was 9 before",
         ),
         "orders-3: the committed offset of group 'etl' is back at 5, but this query has finished up to 9. It was "
-        "reset: alice@laptop set it with 'kafka-group reset' at 2026-01-01 00:00:00 UTC; it was 9 before. Set "
+        "reset: alice@laptop set it with 'kafka-group' at 2026-01-01 00:00:00 UTC; it was 9 before. Set "
         "onOffsetRewind=checkpoint to resume at 9 and commit it to the group. Or set onOffsetRewind=group to process "
         "[5, 9) again.",
     ),

@@ -17,7 +17,7 @@ GOLDEN = '{"v":1,"reset":{"by":"alice@laptop","at":1767225600000,"from":100}}'
 def test_the_form_stays() -> None:
     assert NOTE.encode() == GOLDEN
     assert ResetNote.decode(GOLDEN) == NOTE
-    assert str(NOTE) == ("alice@laptop set it with 'kafka-group reset' at 2026-01-01 00:00:00 UTC; it was 100 before")
+    assert str(NOTE) == ("alice@laptop set it with 'kafka-group' at 2026-01-01 00:00:00 UTC; it was 100 before")
     assert str(NOTE._replace(previous=None)).endswith("there was none before")
 
 

@@ -232,6 +232,12 @@ def test_doctor() -> None:
     assert diagnosis_text(diagnosis_document(FACTS, [])) == ["etl: nothing is wrong (Stable, 0 members, 0 partitions)"]
 
 
+GOES_BACK = [
+    "A query with a checkpoint stops at its next start with OffsetRewindError, unless",
+    "  you start it once with onOffsetRewind=group.",
+]
+
+
 def test_people_are_shown_what_a_reset_does() -> None:
     new = replace(CHANGE, previous=None)
     assert reset_text(reset_document("etl", [CHANGE, new], executed=False)) == [
@@ -240,8 +246,11 @@ def test_people_are_shown_what_a_reset_does() -> None:
         "orders          3               -           2      -       10",
         "",
         "Nothing was changed. --execute sets 2 offsets of etl.",
+        *GOES_BACK,
     ]
-    assert reset_text(reset_document("etl", [CHANGE], executed=True))[-1] == "Set 1 offset of etl."
+    assert reset_text(reset_document("etl", [CHANGE], executed=True))[-3:] == ["Set 1 offset of etl.", *GOES_BACK]
+    forth = replace(CHANGE, previous=Offset(1))
+    assert reset_text(reset_document("etl", [forth, new], executed=True))[-1] == "Set 2 offsets of etl."
 
 
 def asked(leaders: dict[int, int], node: GroupCoordinator = NODE) -> dict[str, Any]:
