@@ -14,6 +14,7 @@ redaction           keeps secrets out of texts
 batch_offset        the offset that Spark logs for a batch
 spark_commit_log    where Spark says which batch is finished, and the offsets of its sources
 commit_metadata     the commit note, which each commit carries
+notes               which notes there are, and their version
 reset_note          the note of an offset that `kafka-group reset` has set
 bookmark_note       the note of an offset that a bookmark has committed
 skip_markers        ranges of a replayed batch that were left to another owner

@@ -15,6 +15,8 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+from pyspark_kafka_group.offsets.notes import document_of
+
 
 class BookmarkNote(NamedTuple):
     """The note of an offset that a bookmark has committed.
@@ -41,14 +43,9 @@ class BookmarkNote(NamedTuple):
 
     @classmethod
     def decode(cls, metadata: str | None) -> BookmarkNote | None:
-        """Read what :meth:`encode` wrote; None for everything else."""
-        if not metadata:
-            return None
-        try:
-            document = json.loads(metadata)
-        except (ValueError, RecursionError):
-            return None
-        found = document.get("bookmark") if isinstance(document, dict) else None
+        """Read what :meth:`encode` wrote; None for everything else.  Raises as :func:`document_of` does."""
+        document = document_of(metadata, "bookmark") or {}
+        found = document.get("bookmark")
         if not isinstance(found, dict) or type(found.get("n")) is not int:
             return None
         topic_id, epoch = found.get("t"), found.get("e")

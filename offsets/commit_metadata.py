@@ -18,6 +18,7 @@ import uuid
 from functools import lru_cache
 from typing import NamedTuple
 
+from pyspark_kafka_group.offsets.notes import document_of
 from pyspark_kafka_group.offsets.types import Offset
 
 # How many former owners a note names, and how many characters of their ids.  Each takes room in every commit.
@@ -100,14 +101,20 @@ class CommitNote(NamedTuple):
 
     @classmethod
     def decode(cls, metadata: str | None) -> CommitNote | None:
-        """Read the result of :meth:`encode`; None for the metadata of other programs."""
-        if not metadata:
+        """Read the result of :meth:`encode`; None for the metadata of other programs.
+
+        Raises
+        ------
+        OffsetFormatError
+            If a newer version has written it.
+        """
+        document = document_of(metadata, "q")
+        if document is None:
             return None
         try:
-            document = json.loads(metadata)
             former = tuple(Former(query, Offset(until)) for query, until in document["f"])
             note = cls(document["q"], document.get("t"), document["n"], Offset(document["s"]), document["l"], former)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             return None
         names = (note.query_id, note.topic_id or "", note.lineage, *(f.query for f in former))
         numbers = (note.initial_partition_count, note.since, *(f.until for f in former))

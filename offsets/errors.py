@@ -14,7 +14,7 @@
     │   ├── BookmarkMovedError      another program has moved the offsets of a bookmark
     │   ├── NoOffsetAtTimeError     the log has no record of the start time or later
     │   ├── OutdatedCheckpointError the checkpoint is older than the query's commits
-    │   ├── OffsetFormatError       an offset of the checkpoint cannot be read
+    │   ├── OffsetFormatError       an offset, or the note beside one, cannot be read
     │   ├── ReadTimeoutError        an executor waited too long for records
     │   ├── MalformedRecordError    a key or a value does not match its format
     │   ├── ConditionError          the condition of the option where fails for a record
@@ -442,14 +442,16 @@ class NoOffsetAtTimeError(DataError):
 
 
 class OffsetFormatError(DataError):
-    """An offset of the checkpoint cannot be read: another version wrote it, or it is damaged."""
+    """An offset of the checkpoint, or a note beside a committed one, is damaged or of another version."""
 
     def __init__(
         self,
         problem: str,
         remedy: str = "Use the version of pyspark-kafka-group that wrote it (or a newer one), or a new checkpoint.",
+        *,
+        what: str = "The offset in the checkpoint",
     ) -> None:
-        super().__init__(f"The offset in the checkpoint cannot be read: {problem} {remedy}")
+        super().__init__(f"{what} cannot be read: {problem} {remedy}")
 
 
 class ReadTimeoutError(DataError):

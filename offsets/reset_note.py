@@ -13,6 +13,7 @@ import json
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from pyspark_kafka_group.offsets.notes import document_of
 from pyspark_kafka_group.offsets.types import Offset
 
 _LONGEST_NAME = 200
@@ -43,14 +44,9 @@ class ResetNote(NamedTuple):
 
     @classmethod
     def decode(cls, metadata: str | None) -> ResetNote | None:
-        """Read the result of :meth:`encode`; None for everything else."""
-        if not metadata:
-            return None
-        try:
-            document = json.loads(metadata)
-        except (ValueError, RecursionError):
-            return None
-        found = document.get("reset") if isinstance(document, dict) else None
+        """Read the result of :meth:`encode`; None for everything else.  Raises as :func:`document_of` does."""
+        document = document_of(metadata, "reset") or {}
+        found = document.get("reset")
         if not isinstance(found, dict):
             return None
         by, time_ms, previous = found.get("by"), found.get("at"), found.get("from")

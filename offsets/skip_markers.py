@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.errors import OffsetFormatError
+from pyspark_kafka_group.offsets.notes import document_of
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
 
@@ -80,10 +82,15 @@ def encode(markers: Iterable[SkipMarker]) -> str:
 
 
 def decode(text: str | None) -> tuple[SkipMarker, ...]:
-    """Read the result of :func:`encode`; an empty tuple for the metadata of other programs."""
+    """Read the result of :func:`encode`.
+
+    Raises
+    ------
+    OffsetFormatError
+        If the text is anything else.  It must not count as "nothing was skipped": those records would be lost.
+    """
+    document = document_of(text, "m") or {}
     try:
-        document = json.loads(text or "")
-        stored = document["m"] if document["v"] == 1 else ()
-        return tuple(SkipMarker(OffsetRange.checked(start, until), rewinds) for start, until, rewinds in stored)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return ()
+        return tuple(SkipMarker(OffsetRange.checked(start, until), rewinds) for start, until, rewinds in document["m"])
+    except (ValueError, TypeError, KeyError) as problem:
+        raise OffsetFormatError("it is damaged.", what="A skip marker of this query") from problem

@@ -10,7 +10,7 @@ from pyspark_kafka_group.cluster import skip_store
 from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.skip_store import SkipStore, read_markers
-from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, OffsetFormatError
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker, decode
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 
@@ -69,10 +69,12 @@ def test_all_markers_of_a_partition_are_written_beside_the_beginning_of_the_newe
     assert [stored.offset for stored in cluster.stored.values()] == [0, 5]
 
 
-def test_markers_are_found_again_and_what_is_none_is_left_out(store: SkipStore, cluster: FakeCluster) -> None:
+def test_markers_are_found_again_and_an_offset_without_one_is_an_error(store: SkipStore, cluster: FakeCluster) -> None:
     store.write(MARKERS)
-    cluster.stored[C] = CommittedOffset(Offset(5), None, "someone else's")
     assert store.read([A, B, C]) == MARKERS
+    cluster.stored[C] = CommittedOffset(Offset(5), None, "someone else's")
+    with pytest.raises(OffsetFormatError, match="skip marker"):
+        store.read([A, B, C])
 
 
 class FakeStore:

@@ -75,12 +75,6 @@ def test_note_survives_its_text(note: CommitNote) -> None:
     assert CommitNote.decode(note.encode()) == note
 
 
-def test_note_of_a_newer_version_says_what_is_understood_of_it() -> None:
-    """Deliberate: during an upgrade, members of two versions share a group."""
-    newer = json.dumps({**json.loads(NOTE.encode()), "v": 2, "x": [1]})
-    assert CommitNote.decode(newer) == NOTE
-
-
 @pytest.mark.parametrize(
     "text",
     [

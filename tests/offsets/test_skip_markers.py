@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pyspark_kafka_group.cluster.skip_store import companion_group
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.errors import OffsetFormatError
 from pyspark_kafka_group.offsets.skip_markers import Markers, SkipMarker, decode, encode, is_marked, with_skips
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from tests.offsets.make_golden import entry
@@ -74,8 +75,10 @@ def test_the_longest_text_is_far_below_what_brokers_allow() -> None:
     ],
     ids=lambda text: repr(text)[:40],
 )
-def test_what_another_program_committed_is_no_marker(text: str | None) -> None:
-    assert decode(text) == ()
+def test_metadata_that_is_no_marker_does_not_mean_that_nothing_was_skipped(text: str | None) -> None:
+    """Regression: a marker of a newer version, or a damaged one, counted as none, and its records were lost."""
+    with pytest.raises(OffsetFormatError, match="cannot be read"):
+        decode(text)
 
 
 # -- batch of a marker
