@@ -45,11 +45,13 @@ def first_topics(
         The ends of the last batch that Spark has finished, and of the batch that it runs again.
     """
     known = frozenset(tp.topic for tp in {**start.entries, **({} if unfinished is None else unfinished.entries)})
+    # They have no offset yet, for example because the first batch was empty.
+    unread = frozenset((unfinished or start).first)
     if start.query_id is not None and (settings.pattern is not None or not settings.start.keeps_offsets):
-        return frozenset()
+        return unread
     # A topic was added to `subscribe` if the checkpoint contains others and not this one.  A checkpoint without topics
     # shows only that the first batches were empty, because the group took long.
-    return known or topics
+    return (known | unread) or topics
 
 
 def added_partitions(

@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from pyspark_kafka_group.cluster.absence import Absence
@@ -150,6 +151,8 @@ class Membership:
         if end.entries and settings.start.keeps_offsets:
             markers = self._worker.submit(read_markers, self._skip_store, end.entries).result()
         state, _ = step(State(policy=settings.start), inputs.Restored(self._start, self._query_id, markers, unfinished))
+        if self._start.query_id is None and unfinished is None:
+            state = replace(state, first_topics=tuple(sorted(topics)))
         state = tell_of_deleted(
             settings,
             state,

@@ -25,6 +25,10 @@ reads.  After a restart, Spark first calls ``partitions`` of the logged batch, a
 Processed offsets rise, except where the query has to go back: a replayed batch skipped what another member owns, the
 group's offset was rewound, or the log is another one.  ``"rewinds": n`` then counts how often, so that an
 offset never has the text of an earlier one; without it the number is 0.
+
+``"first": ["orders"]`` names the topics that existed when the query was started for the first time and of which it has
+started no partition yet.  After a restart, `startingOffsets` still decides where they start.  Other topics that match a
+pattern came later, and are read from their beginning.
 """
 
 from __future__ import annotations
@@ -81,11 +85,14 @@ class BatchOffset:
         Every partition this query has ever planned or resolved.
     rewinds : int
         How often a processed offset of this query has gone back.
+    first : tuple of str
+        The topics that existed at the first start of the query and are not in ``entries``, sorted.
     """
 
     query_id: str | None
     entries: Mapping[TopicPartition, PartitionEntry] = field(default_factory=dict)
     rewinds: int = 0
+    first: tuple[str, ...] = ()
 
     def ranges(self) -> dict[TopicPartition, OffsetRange]:
         """Return the ranges that the batch reads, without the empty ones."""
@@ -109,7 +116,8 @@ class BatchOffset:
             topic: {topic_id: dict(sorted(lineages.items())) for topic_id, lineages in sorted(logs.items())}
             for topic, logs in topics.items()
         }
-        return {"version": FORMAT_VERSION, "query": self.query_id, **rewinds, "topics": in_order}
+        first = {"first": [*self.first]} if self.first else {}
+        return {"version": FORMAT_VERSION, "query": self.query_id, **rewinds, **first, "topics": in_order}
 
     @classmethod
     def from_json(cls, document: Any) -> BatchOffset:
@@ -133,7 +141,8 @@ class BatchOffset:
             raise OffsetFormatError(f"its format version is {version!r}, not {FORMAT_VERSION}.")
         try:
             entries = dict(_entries(document["topics"]))
-            return cls(_query_id(document["query"]), entries, _count(document.get("rewinds", 0)))
+            first = _names(document.get("first", []))
+            return cls(_query_id(document["query"]), entries, _count(document.get("rewinds", 0)), first)
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise OffsetFormatError(f"it is malformed ({problem}).") from problem
 
@@ -216,6 +225,12 @@ def _leader_epoch(number: int) -> LeaderEpoch | None:
     if number < _NO_EPOCH:
         raise ValueError(f"{number} is not a leader epoch")
     return None if number == _NO_EPOCH else LeaderEpoch(number)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if type(value) is not list or not all(type(name) is str for name in value):
+        raise TypeError(f"{value!r:.100} is not a list of topics")
+    return tuple(value)
 
 
 def _query_id(value: Any) -> str | None:

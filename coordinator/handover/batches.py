@@ -46,7 +46,11 @@ def plan(state: State, given: PlanBatch) -> tuple[State, list[Output]]:
             note = p.note
             assert note is not None  # it is active
             entries[tp] = PartitionEntry(read, p.leader_epoch, note.topic_id, note.lineage)
-    end = BatchOffset(state.query_id, rewinds=state.rewinds, entries=entries)
+    first = state.first_topics
+    if first:
+        started = {tp.topic for tp in entries}
+        first = tuple(topic for topic in first if topic not in started)
+    end = BatchOffset(state.query_id, rewinds=state.rewinds, entries=entries, first=first)
     if not running and end == state.start:
         # Otherwise Spark would see nothing new, and make no batch.
         end = replace(end, rewinds=end.rewinds + 1)

@@ -37,6 +37,7 @@ def restore(state: State, given: Restored) -> tuple[State, list[Output]]:
             start=start,
             unfinished=unfinished,
             rewinds=start.rewinds + bool(skipped),
+            first_topics=(unfinished or start).first,
             markers=dict(given.markers),
             processed=processed,
         ),

@@ -188,6 +188,8 @@ class State:
         The id of each topic that this process has begun anew, because the topic was created again.
     rewinds : int
         How often a processed offset of the query has gone back.
+    first_topics : tuple of str
+        The topics that existed at the first start of the query, and that it had not started then.
     owned : mapping of TopicPartition to Partition
         The partitions that the group has assigned to this member.
     processed : mapping of TopicPartition to ProcessedOffset
@@ -220,6 +222,7 @@ class State:
     unstored: Markers = field(default_factory=dict)
     begun_anew: Mapping[str, str | None] = field(default_factory=dict)
     rewinds: int = 0
+    first_topics: tuple[str, ...] = ()
     owned: Mapping[TopicPartition, Partition] = field(default_factory=dict)
     processed: Mapping[TopicPartition, ProcessedOffset] = field(default_factory=dict)
     deleted: frozenset[str] = frozenset()

@@ -132,7 +132,9 @@ def test_a_batch_that_runs_again_needs_what_it_has_read_and_is_still_there() -> 
         (INITIAL, BatchOffset("q", {}), {"t", "new"}, {"t", "new"}),  # the query had no partitions
         (END, None, {"t"}, set()),
         (END, END, {"t"}, set()),
-        (BatchOffset("q", {}), None, {"t", "new"}, set()),  # the first batch was empty, because the group was slow
+        (BatchOffset("q", {}), None, {"t", "new"}, set()),  # the first batch was empty, because no topic existed
+        (BatchOffset("q", {}, first=("t",)), None, {"t"}, {"t"}),  # because the group was slow
+        (BatchOffset("q", {A: entry(0, 5)}, first=("u",)), None, {"t", "u"}, {"u"}),  # one topic had no leader
     ],
     ids=[
         "the first start",
@@ -140,13 +142,18 @@ def test_a_batch_that_runs_again_needs_what_it_has_read_and_is_still_there() -> 
         "it has read nothing",
         "a restart",
         "a batch runs again",
+        "a restart after an empty batch without topics",
         "a restart after an empty batch",
+        "a restart after a batch without one topic",
     ],
 )
 def test_which_topics_were_there_at_the_first_start(
     start: BatchOffset, unfinished: BatchOffset | None, by_name: set[str], by_pattern: set[str]
 ) -> None:
-    """Regression: topics that were created after a failed first batch, or added to `subscribe`, started at `latest`."""
+    """Regression: topics that were created after a failed first batch, or added to `subscribe`, started at `latest`.
+
+    Regression: with a pattern, `latest` was ignored after a restart whose first batch was empty.
+    """
     topics = frozenset({"t", "new"})
     assert first_topics(_settings("t|new"), topics, start, unfinished) == by_pattern
     assert first_topics(_settings(None), topics, start, unfinished) == by_name

@@ -264,3 +264,12 @@ def test_whatever_stands_in_a_document_it_is_an_offset_or_refused(
     except OffsetFormatError:
         return
     assert BatchOffset.from_json(json.loads(text(read))) == read
+
+
+def test_topics_that_no_batch_has_started_are_kept() -> None:
+    offset = BatchOffset("q", {}, first=("a", "b"))
+    document = offset.to_json()
+    assert document["first"] == ["a", "b"]
+    assert BatchOffset.from_json(json.loads(json.dumps(document))) == offset
+    with pytest.raises(OffsetFormatError, match="malformed"):
+        BatchOffset.from_json({**document, "first": "a"})

@@ -219,6 +219,21 @@ def test_a_query_that_stop_lets_leave_while_it_replays_does_not_run_its_batch(
         restarted.stop()
 
 
+def test_an_empty_first_batch_names_the_topics_that_exist(
+    spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: after a restart, a query with subscribePattern and `latest` read the whole history."""
+    monkeypatch.setattr(stream_planner, "_JOIN_PATIENCE_S", 0.0)  # the group takes long
+    produce(0)
+    assert spark.poll()
+    offset = json.loads(spark.offset)
+    assert offset["topics"] == {}
+    assert offset["first"] == ["orders"]
+    spark.commit(spark.offset)
+    assert spark.wait_for_batch() == {0: "[0, 1)"}
+    assert "first" not in json.loads(spark.offset), "all of them have started"
+
+
 def test_a_batch_that_is_not_running_has_no_ranges(spark: Spark, produce: Produce) -> None:
     """Regression: a DataFrame of foreachBatch that was used after its function read its records once more."""
     produce(0)
