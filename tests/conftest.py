@@ -1,26 +1,31 @@
-"""Rules for every fast test: no warnings, no threads left behind, and only expected errors in the log."""
+"""Rules for every fast test: no warnings, nothing left behind, and only expected errors in the log."""
 
 from __future__ import annotations
 
 import logging
+import os
 import re
-import signal
-import threading
-import time
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from pyspark_kafka_group.cluster.properties.permissions import VARIABLE
+from tests.left_behind import LeftBehind, usual_signals
 
 # On a busy machine the time of an example has no meaning.
 settings.register_profile("fast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fast")
 
-# Time for stopped threads to end: the timeouts of some requests, if brokers are gone.  Only a test that fails waits so
-# long.
-_ENDING_S = 20.0
+_FAILED = pytest.StashKey[bool]()
+
+
+def pytest_configure() -> None:
+    """Start Spark with this Python and on loopback, whatever the user's shell says."""
+    os.environ.update(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
+        os.environ.pop(name, None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,32 +34,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.filterwarnings("error"), append=False)
 
 
-@pytest.fixture(autouse=True)
-def _no_threads_left() -> Iterator[None]:
-    """Fail a test that leaves a thread behind.  This fixture runs before all others, so their threads also count."""
-    before = set(threading.enumerate())
-    yield
-    deadline = time.monotonic() + _ENDING_S
-    for thread in _started_since(before):
-        thread.join(max(0.0, deadline - time.monotonic()))
-    left = sorted(thread.name for thread in _started_since(before))
-    assert not left, f"threads left behind: {', '.join(left)}"
-
-
-def _started_since(before: set[threading.Thread]) -> list[threading.Thread]:
-    # Python names a thread of librdkafka that has called it Dummy, and never notices its end.
-    return [t for t in threading.enumerate() if t not in before and not t.name.startswith("Dummy-")]
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note that a test has failed."""
+    report = yield
+    item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
+    return report
 
 
 @pytest.fixture(autouse=True)
-def _usual_signals() -> Iterator[None]:
-    """Handle signals as in a terminal, whatever the parent of this process ignores, and undo changes at the end."""
-    usual = signal.SIG_DFL
-    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: usual, signal.SIGHUP: usual}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+def _nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Close the threads, processes and sockets of a test.  Fail a test that has passed and left some.
+
+    This fixture runs before all others, so theirs also count.
+    """
+    left = LeftBehind()
+    with usual_signals(), left.watch():
+        yield
+    found = left.end(failed=request.node.stash.get(_FAILED, False))
+    assert not found, f"left behind: {found}"
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The small worlds that the simulation explores exhaustively.
 
-The fast tests explore to the depth of each scope.  ``python -m tests.simulation --deeper 2`` explores two steps deeper.
+The fast tests stop one step before the depth of each scope, and ``python -m tests.simulation --deeper 2`` explores two
+steps deeper.
 """
 
 from __future__ import annotations

@@ -28,13 +28,20 @@ def sized(data: bytes | None) -> bytes:
     return varint(-1) if data is None else varint(len(data)) + data
 
 
+def _bit_by_bit(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    return byte
+
+
+_CRCS = [_bit_by_bit(byte) for byte in range(256)]
+
+
 def crc32c(data: bytes) -> int:
-    """Compute the checksum bit by bit, as the standard defines it."""
+    """Compute the checksum, with a table that follows the standard."""
     crc = 0xFFFFFFFF
     for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+        crc = crc >> 8 ^ _CRCS[crc & 0xFF ^ byte]
     return crc ^ 0xFFFFFFFF
 
 

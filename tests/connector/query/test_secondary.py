@@ -267,16 +267,21 @@ def test_a_primary_source_that_is_called_alone_belongs_to_another_query(source: 
 
 
 def test_a_primary_source_that_is_called_while_the_second_one_answers_belongs_to_another_query(
-    source: Callable[..., FakeQuery],
+    source: Callable[..., FakeQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = source(), source()
     started(first, second)
     plan(first, end(1), end(2))
-    calls = Timer(0.03, lambda: plan(first, end(2), None))
-    calls.start()
+    sleep = time.sleep
+
+    def call_the_first(_: float) -> None:
+        monkeypatch.setattr(time, "sleep", sleep)
+        plan(first, end(2), None)
+
+    monkeypatch.setattr(secondary, "_NEXT_SILENCE_S", 60.0)
+    monkeypatch.setattr(time, "sleep", call_the_first)
     with pytest.raises(OptionError, match="but they belong to two queries"):
         second.latest_offset(end(1), None)
-    calls.join()
 
 
 def test_a_source_without_a_second_one_leaves_no_notes(source: Callable[..., FakeQuery], tmp_path: Path) -> None:
