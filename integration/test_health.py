@@ -13,10 +13,13 @@ from integration.pipelines import Application, wait_for
 from integration.processes import Part
 from pyspark_kafka_group.testing import LocalKafka
 
+TOOLS = [sys.executable, "-m", "pyspark_kafka_group.tools"]
+
 
 def health() -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pyspark_kafka_group.tools", "health", "--within", "2m", "probed"]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        [*TOOLS, "health", "--within", "2m", "probed"], capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 def test_a_probe_sees_what_a_query_cannot_do(tmp_path: Path) -> None:
@@ -31,6 +34,10 @@ def test_a_probe_sees_what_a_query_cannot_do(tmp_path: Path) -> None:
             running = health()
             assert running.returncode == 0, running.stdout + running.stderr
             assert "(group probed): well" in running.stdout
+            listed = subprocess.run([*TOOLS, "groups", "-b", servers], capture_output=True, text=True, check=False)
+            assert [line.split()[:4] for line in listed.stdout.splitlines() if line.startswith("probed")] == [
+                ["probed", "Stable", "classic", "1"]
+            ], listed.stdout + listed.stderr
             time.sleep(12)  # longer than a reason needs to become one that holds back
             assert health().returncode == 0, "an idle topic is well"
 

@@ -106,7 +106,7 @@ class ListedGroup:
     protocol_type : str
         The type of its members; empty for a group that only has offsets.
     kind : str
-        ``Classic``, ``Consumer``, ``Share`` or ``Streams``; empty if the broker does not know kinds.
+        ``classic``, ``consumer``, ``share`` or ``streams`` (seen with Kafka 4.3.1); empty before KIP-848.
     """
 
     group_id: str
@@ -116,7 +116,7 @@ class ListedGroup:
     @property
     def is_of_consumers(self) -> bool:
         """Whether its members, if it has any, are consumers."""
-        return self.protocol_type in (_CONSUMERS, "") and self.kind in ("Classic", "Consumer", "")
+        return self.protocol_type in (_CONSUMERS, "") and self.kind.lower() in ("classic", "consumer", "")
 
 
 @dataclass(frozen=True, slots=True)

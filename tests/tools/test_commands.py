@@ -103,7 +103,7 @@ def test_the_name_of_a_group_that_is_near_is_suggested(broker: FakeBroker) -> No
     listed = [
         ListedGroup("orders-etl", "consumer"),
         ListedGroup("c", "connect"),
-        ListedGroup("orders-share", "", "Share"),
+        ListedGroup("orders-share", "", "share"),
     ]
     broker.answers |= {CLASSIC: classic("Dead"), FETCH: fetched({}), LISTED: answers.groups(0, listed)}
     broker.answers[FindCoordinator.api.key] = coordinator(broker, "order-etl")
@@ -115,7 +115,11 @@ def test_the_name_of_a_group_that_is_near_is_suggested(broker: FakeBroker) -> No
 
 
 def test_groups_are_listed_with_their_members_and_lag(broker: FakeBroker) -> None:
-    listed = [ListedGroup("etl", "consumer"), ListedGroup("connect-sink", "connect"), ListedGroup("s", "", "Streams")]
+    listed = [
+        ListedGroup("etl", "consumer", "classic"),
+        ListedGroup("connect-sink", "connect", "classic"),
+        ListedGroup("s", "", "streams"),
+    ]
     broker.answers[LISTED] = answers.groups(0, listed)
     found = run("groups", "-b", str(broker.address))
     assert (found.exit_code, found.stderr) == (0, "")
