@@ -14,11 +14,12 @@ from pathlib import Path
 from tests.faults.columns import FAULTS as COLUMNS
 from tests.faults.fault import BrokenFaultError, Copy
 from tests.faults.formats import FAULTS as FORMATS
+from tests.faults.guards import FAULTS as GUARDS
 from tests.faults.hand_over import FAULTS as HAND_OVER
 from tests.faults.where import FAULTS as WHERE
 from tests.faults.writing import FAULTS as WRITING
 
-FAULTS = [*COLUMNS, *FORMATS, *HAND_OVER, *WHERE, *WRITING]
+FAULTS = [*COLUMNS, *FORMATS, *GUARDS, *HAND_OVER, *WHERE, *WRITING]
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ from tests.faults.fault import Fault
 _DECOMPRESSION = "connector/columns/decompression.py"
 _TEST_DECOMPRESSION = "tests/connector/columns/test_decompression.py"
 _SIZE = "connector/formats/protobuf_size.py"
-_TEST_SIZE = "tests/connector/formats/test_protobuf.py"
+_TEST_SIZE = "tests/connector/formats/test_protobuf_size.py"
 
 FAULTS = [
     Fault(
@@ -85,21 +85,21 @@ FAULTS = [
         "connector/formats/budget.py",
         "    return 1 + sum(_parts_of(kind.field(n).type) for n in range(kind.num_fields))\n",
         "    return 1\n",
-        "tests/connector/formats/test_batches.py tests/connector/formats/test_avro.py",
+        "tests/connector/formats/test_budget.py",
     ),
     Fault(
         "json: signs inside of strings count as parts",
         "connector/formats/json_values.py",
         """if value[found.start()] != ord('"'))""",
         "if True)",
-        "tests/connector/formats/test_json.py",
+        "tests/connector/formats/test_json.py::test_a_document_of_many_texts_has_few_parts",
     ),
     Fault(
         "avro: fields without bytes are not counted",
         "connector/formats/avro_decoder.py",
         "            _READING.stream.budget.spend(len(value), 0)",
         "            pass",
-        "tests/connector/formats/test_avro.py",
+        "tests/connector/formats/test_avro_native.py::test_fields_that_take_no_bytes_are_objects_too",
     ),
     Fault(
         "where: reasons of malformed values keep the numbers of dropped rows",

@@ -109,7 +109,7 @@ FAULTS = [
         return connection.execute(table.update()""",
         """        condition = (table.c.consumer == self.consumer,)
         return connection.execute(table.update()""",
-        "tests/stores/test_offset_table.py",
+        "tests/stores/test_task_writes.py",
     ),
     Fault(
         "a batch whose write has failed cannot be written again",

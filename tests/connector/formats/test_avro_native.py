@@ -659,3 +659,16 @@ def test_what_fastavro_makes_another_value_of_is_malformed() -> None:
     assert [found.malformed.get(n) for n in range(3)] == [avro_native.SENSELESS] * 3
     assert set(found.malformed) == {0, 1, 2, 4, 5}
     assert found.column[3].as_py() == {"e": "B", "u": None}
+
+
+def test_fields_that_take_no_bytes_are_objects_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader's records have 30 fields with a default that the writer's do not have."""
+    flag = {"name": "flag", "type": "boolean"}
+    fields = [flag, *({"name": f"f{n}", "type": "string", "default": ""} for n in range(30))]
+    inner = [record() | {"name": "Line", "fields": some} for some in ([flag], fields)]
+    lines = [record({"name": "lines", "type": {"type": "array", "items": one}}) for one in inner]
+    _, decoder = decoders(lines[1], {2: lines[0]})
+    monkeypatch.setattr(limits, "MAX_DECODED_BYTES", 12_000)
+    for count, reason in ((2, {}), (8, {0: TOO_LARGE})):
+        values = [framed(2, varint(count) + bytes(count) + b"\0")]
+        assert decoder.decode(pa.array(values, pa.binary())).malformed == reason

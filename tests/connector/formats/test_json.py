@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_type
 
+from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.formats.ddl import struct_type
-from pyspark_kafka_group.formats.decoder import TOO_LARGE, Decoded, decode_each
+from pyspark_kafka_group.formats.decoder import TOO_LARGE, Decoded, MalformedValueError, decode_each
 from pyspark_kafka_group.formats.json_decoder import JsonDecoder
+from pyspark_kafka_group.formats.json_values import document
 
 SCHEMA = (
     "a BIGINT, b DOUBLE, c STRING, d BOOLEAN, e DATE, f TIMESTAMP, g DECIMAL(5,2), h ARRAY<INT>, "
@@ -224,3 +226,11 @@ def test_signs_within_strings_are_not_parts() -> None:
     assert one("STRING", json.dumps(text)) == text
     assert one("STRING", '"' + '\\",' * 3_000_000).startswith("it is not JSON: Unterminated string")
     assert one("STRING", f'"",\n"b": "{text}", "c": [{text}') == TOO_LARGE
+
+
+def test_a_document_of_many_texts_has_few_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text is not a part: the sign before it is."""
+    monkeypatch.setattr(limits, "MAX_DECODED_BYTES", 182_000)
+    assert document(b"[" + b",".join([b'",,"'] * 1000) + b"]") == [",,"] * 1000
+    with pytest.raises(MalformedValueError, match=TOO_LARGE):
+        document(b"[" + b",".join([b'",,"'] * 2000) + b"]")
