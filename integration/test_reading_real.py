@@ -162,7 +162,6 @@ def test_a_range_up_to_an_open_transaction_is_read_without_waiting_for_it(kafka:
 # ------------------------------------------------------------------------------------------ records
 
 
-@pytest.mark.librdkafka_takes_over
 def test_a_range_behind_the_begin_of_an_open_transaction_waits_for_its_end(
     kafka: Kafka, topic: TopicFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +239,6 @@ def trimmed(kafka: Kafka, topic: TopicFactory) -> str:
     return name
 
 
-@pytest.mark.librdkafka_takes_over
 def test_a_trimmed_start_is_an_error_with_the_exact_range(kafka: Kafka, trimmed: str) -> None:
     with pytest.raises(DataLossError) as loss:
         read(kafka, trimmed, 10, 90)
@@ -248,7 +246,6 @@ def test_a_trimmed_start_is_an_error_with_the_exact_range(kafka: Kafka, trimmed:
     assert (loss.value.log_start, loss.value.log_end) == (40, 100)
 
 
-@pytest.mark.librdkafka_takes_over
 def test_a_trimmed_start_is_passed_over_if_so_asked(
     kafka: Kafka, trimmed: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -259,7 +256,6 @@ def test_a_trimmed_start_is_passed_over_if_so_asked(
     assert f"{trimmed}-0: offsets [10, 30) are gone" in caplog.text
 
 
-@pytest.mark.librdkafka_takes_over
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_a_topic_made_anew_with_fewer_records_is_an_error_with_the_exact_range(
     kafka: Kafka, topic: TopicFactory, isolation: str

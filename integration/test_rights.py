@@ -339,7 +339,6 @@ def test_with_just_these_rights_it_works(user: Make, case: Case) -> None:
 MISSING = [(case, right) for case in CASES for right, text in case.rights.items() if text != A_WARNING]
 
 
-@pytest.mark.librdkafka_takes_over
 @pytest.mark.parametrize(
     ("case", "right"), MISSING, ids=[f"{c.name}-{r.operation.name}-{r.kind.name}" for c, r in MISSING]
 )

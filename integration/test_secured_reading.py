@@ -151,7 +151,6 @@ def test_a_certificate_and_a_password_read_over_tls(encrypted: LocalKafka, certi
     assert rows(properties) == RECORDS
 
 
-@pytest.mark.librdkafka_takes_over
 @pytest.mark.parametrize("any_client", ["direct"], indirect=True)
 @pytest.mark.usefixtures("any_client", "impatient")
 def test_a_wrong_password_is_refused_in_librdkafkas_words(with_users: LocalKafka) -> None:
@@ -194,7 +193,6 @@ def test_our_own_requests_are_answered_over_tls(encrypted: LocalKafka, certifica
     refused.close()
 
 
-@pytest.mark.librdkafka_takes_over
 @pytest.mark.parametrize("any_client", ["direct"], indirect=True)
 @pytest.mark.usefixtures("any_client", "impatient")
 def test_a_broker_of_an_unknown_authority_is_not_read_from(encrypted: LocalKafka, certificates: Path) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, TIMEOUT_S, Token, Tokens, failure, tokens_of
-from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, StoppedLoginError
+from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, Tokens, failure, tokens_of
+from pyspark_kafka_group.wire.types import PropertyError, StoppedLoginError
 
 _PATIENCE_S = 30.0
 _RETRY_S = 1.0  # the cache decides when to ask the provider again
@@ -39,7 +39,8 @@ def with_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
     found = _tokens_for(config)
     if found is None:
         return dict(config)
-    return {**without_provider(config), "oauth_cb": partial(_answer, found)}
+    known = {key: value for key, value in config.items() if key not in (PROVIDER, PROVIDER_CONFIG)}
+    return {**known, "oauth_cb": partial(_answer, found)}
 
 
 def _tokens_for(config: Mapping[str, Any]) -> Tokens | None:
@@ -60,49 +61,9 @@ def _tokens_for(config: Mapping[str, Any]) -> Tokens | None:
     return found
 
 
-def without_provider(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration without the properties of a token provider, which librdkafka does not know."""
-    if PROVIDER not in config:
-        return dict(config)
-    return {key: value for key, value in config.items() if key not in (PROVIDER, PROVIDER_CONFIG)}
-
-
-class TokenFeed:
-    """The tokens for a client of librdkafka that has no callback, each once.
-
-    Parameters
-    ----------
-    tokens : Tokens
-        The source.
-    """
-
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
-        self._next_at = Deadline.after(0)
-
-    def due(self) -> Token | str | None:
-        """Return the token that the client needs now, or why there is none; None if it needs no other one."""
-        if not self._next_at.passed:
-            return None
-        self._next_at = Deadline.after(_RETRY_S)
-        try:
-            token = self._tokens.current(Deadline.after(TIMEOUT_S))
-        except (OSError, ProtocolError) as problem:
-            return str(problem)
-        if not token.good_until.passed:
-            self._next_at = token.good_until
-        return token
-
-
 def needs_renewals(config: Mapping[str, Any]) -> bool:
-    """Return whether a client logs in again with new tokens.  Without a callback, its task has to pass them on."""
+    """Return whether a client logs in again with new tokens."""
     return PROVIDER in config
-
-
-def token_feed(config: Mapping[str, Any]) -> TokenFeed | None:
-    """Return the tokens for a client without a callback; None without a provider.  See :func:`with_tokens`."""
-    found = _tokens_for(config)
-    return None if found is None else TokenFeed(found)
 
 
 def _answer(tokens: Tokens, _: str) -> tuple[str, float, str, dict[str, str]]:

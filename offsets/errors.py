@@ -19,6 +19,7 @@
     │   ├── MalformedRecordError    a key or a value does not match its format
     │   ├── ConditionError          the condition of the option where fails for a record
     │   ├── RecordBatchTooLargeError  a record batch is too large for an executor
+    │   ├── UnreadableBatchError      a record batch is corrupt, or cannot be decompressed
     │   └── UnexpectedRecordError   the client delivered a wrong record: a bug
     └── GroupError                  the cluster or the group refuses a request
         ├── BrokerError             the cluster is unreachable, or no retry cures its error
@@ -573,17 +574,55 @@ class RecordBatchTooLargeError(DataError):
     offset: int
     limit_bytes: int
 
-    def __init__(self, *, topic: str, partition: int, offset: int, limit_bytes: int, found: str) -> None:
+    def __init__(
+        self, *, topic: str, partition: int, offset: int, limit_bytes: int, found: str, until: int | None = None
+    ) -> None:
+        remedy = (
+            "delete the log up to the end of this batch with kafka-delete-records.sh, and set failOnDataLoss=false to "
+            "skip the deleted records"
+            if until is None
+            else f"set failOnDataLoss=false to continue without the offsets [{offset}, {until})"
+        )
         super().__init__(
             f"{topic}-{partition}: the record batch at offset {offset} is too large for a reader: {found}, and "
             f"kafka.receive.message.max.bytes allows {limit_bytes}. If producers may send batches of this size, raise "
             f"kafka.receive.message.max.bytes, and give the Python workers of the executors twice as much memory. "
-            f"Otherwise correct the producer. Then delete the log up to the end of this batch with "
-            f"kafka-delete-records.sh, and set failOnDataLoss=false to skip the deleted records.",
+            f"Otherwise correct the producer. Then {remedy}.",
             topic=topic,
             partition=partition,
             offset=offset,
             limit_bytes=limit_bytes,
+        )
+
+
+class UnreadableBatchError(DataError):
+    """A record batch cannot be read: it is corrupt, cannot be decompressed, or has a malformed record.
+
+    Attributes
+    ----------
+    topic, partition : str, int
+        The topic-partition.
+    offset : int
+        The first offset that cannot be read.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __init__(self, *, topic: str, partition: int, offset: int, until: int | None, reason: str) -> None:
+        what = f"offsets [{offset}, {until})" if until is not None else f"the record batch at offset {offset}"
+        remedy = (
+            "set failOnDataLoss=false to continue without these records"
+            if until is not None
+            else "move the group past this batch with `kafka-group reset`"
+        )
+        super().__init__(
+            f"{topic}-{partition}: {what} cannot be read: {reason}. Correct the producer or the broker's disk, and "
+            f"{remedy}.",
+            topic=topic,
+            partition=partition,
+            offset=offset,
         )
 
 

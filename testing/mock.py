@@ -10,8 +10,7 @@ import ctypes
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pyspark_kafka_group.columns.librdkafka_library import load
-from pyspark_kafka_group.columns.native_library import POINTER, TEXT, Signatures
+from pyspark_kafka_group.columns.native_library import POINTER, TEXT, Signatures, declare
 from pyspark_kafka_group.testing.kafka import Kafka, KafkaTestingError, UnsupportedFaultError
 
 _USE_REAL = "use LocalKafka for this test"
@@ -165,6 +164,8 @@ class MockKafka(Kafka):
 
 
 def _load() -> ctypes.CDLL:
+    from confluent_kafka import cimpl
+
     number, number_32, size = ctypes.c_int, ctypes.c_int32, ctypes.c_size_t
     signatures: Signatures = {
         "rd_kafka_new": (POINTER, (number, POINTER, TEXT, size)),
@@ -188,7 +189,8 @@ def _load() -> ctypes.CDLL:
         ),
     }
     try:
-        return load(signatures)
+        # A search for a symbol in the extension module includes its linked libraries.
+        return declare(ctypes.CDLL(cimpl.__file__), signatures)
     except AttributeError as problem:
         raise KafkaTestingError(
             f"MockKafka needs a function of librdkafka that this installation of confluent-kafka does not offer "

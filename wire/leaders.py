@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.error_codes import error_name
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata
-from pyspark_kafka_group.wire.types import Address, ProtocolError, TopicPartition
+from pyspark_kafka_group.wire.types import Address, FetchError, ProtocolError, TopicPartition
 
 _NOT_THERE = ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE")
 """The topic does not exist, or its creation has not finished."""
@@ -30,6 +30,8 @@ def find_leaders(
     ------
     OSError
         If no broker answers.
+    FetchError
+        If the brokers refuse a topic.
     ProtocolError
         If the answer is invalid.
     """
@@ -37,7 +39,7 @@ def find_leaders(
     found: dict[TopicPartition, Address | None] = {}
     for topic in metadata.topics:
         if topic.error and error_name(topic.error) not in _NOT_THERE:
-            raise ProtocolError(f"topic {topic.name!r}: {error_name(topic.error)}")
+            raise FetchError(f"topic {topic.name!r}", topic.error)
         for partition in topic.partitions:
             found[TopicPartition(topic.name, partition.number)] = metadata.brokers.get(partition.leader)
     return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pyspark_kafka_group.wire.error_codes import error_name
+
 
 class TopicPartition(NamedTuple):
     """One partition of one topic.  Sorts by topic, then by number."""
@@ -83,7 +85,7 @@ class LargeResponseError(ProtocolError):
 
 
 class FetchError(ProtocolError):
-    """A broker refuses a fetch.
+    """A broker refuses to give records or metadata of a topic.
 
     Attributes
     ----------
@@ -92,5 +94,5 @@ class FetchError(ProtocolError):
     """
 
     def __init__(self, what: str, code: int) -> None:
-        super().__init__(f"{what}: error {code}")
+        super().__init__(f"{what}: {error_name(code)}")
         self.code = code

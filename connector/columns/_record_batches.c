@@ -319,13 +319,12 @@ static int next_batch(batches_t *batches) {
     batches->append_timestamp = int64_at(batch + MAX_TIMESTAMP_AT);
     batches->type = attributes & APPEND_TIME ? APPEND_TIME_TYPE : CREATE_TIME_TYPE;
     batches->left = int32_at(batch + COUNT_AT);
-    if (batches->left < 0 || attributes & CODEC) return 0;
-    if (attributes & CONTROL) {
-        int aborts = is_aborted(batches, attributes);
-        if (aborts) end_transaction(batches);
+    int aborted = is_aborted(batches, attributes);
+    if (attributes & CONTROL || aborted) {
+        if (attributes & CONTROL && aborted) end_transaction(batches);
         pass_over(batches);
-    } else if (is_aborted(batches, attributes)) {
-        pass_over(batches);
+    } else if (batches->left < 0 || attributes & CODEC) {
+        return 0; /* a batch that could not be decompressed */
     }
     batches->batch = batches->batch_end;
     return 1;

@@ -1,7 +1,7 @@
 """Converts confluent-kafka's messages of one partition to Arrow record batches, with the rows of Spark's Kafka source.
 
 `collect` takes the fields from the messages, and `RecordBatchBuilder` converts them to columns.  Runs in executors'
-Python workers if the faster `librdkafka_client` is not available.
+Python workers if `direct_client` is not available.
 
 Measurements decided the implementation.  One plain loop over the accessors is the fastest way to read messages.
 ``pa.array`` over a list of bytes is faster than building buffers in Python.  Constant columns are built once, and then
@@ -10,7 +10,10 @@ sliced.
 
 from __future__ import annotations
 
+import codecs
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import TYPE_CHECKING, cast
@@ -18,7 +21,6 @@ from typing import TYPE_CHECKING, cast
 from pyspark_kafka_group.columns.constant_columns import MAX_TIMESTAMP_MS, SPARK_TIMESTAMP_TYPES, ConstantColumns
 from pyspark_kafka_group.columns.limits import HEADER_BYTES
 from pyspark_kafka_group.columns.schema import arrow_schema
-from pyspark_kafka_group.offsets.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,11 +70,6 @@ def collect(messages: Sequence[Message], *, include_headers: bool) -> Columns:
     """Take the fields from the leading records of `messages`.
 
     Stops before the first event (an error, or the end of the partition).  So ``messages[len(columns)]`` is that event.
-
-    Raises
-    ------
-    DataError
-        If the headers of a record cannot be read.
     """
     columns = Columns()
     add_key = columns.keys.append
@@ -90,24 +87,42 @@ def collect(messages: Sequence[Message], *, include_headers: bool) -> Columns:
         add_timestamp_type(timestamp_type)
         add_timestamp(timestamp if timestamp_type else -1)  # librdkafka says 0, and Kafka's own client -1
     if include_headers:
-        columns.headers = [_headers_of(message) for message in messages[: len(columns)]]
+        with _replaced_characters():
+            columns.headers = [cast("Headers | None", message.headers()) for message in messages[: len(columns)]]
     return columns
 
 
-def _headers_of(message: Message) -> Headers | None:
+class _Replacing(threading.local):
+    """Whether this thread decodes keys of headers."""
+
+    on = False
+
+
+_REPLACING = _Replacing()
+
+
+def _strict(problem: UnicodeError) -> tuple[str | bytes, int]:
+    if _REPLACING.on:
+        return codecs.replace_errors(problem)
+    raise problem
+
+
+@contextmanager
+def _replaced_characters() -> Iterator[None]:
+    """Let this thread decode keys that are not UTF-8 with replacement characters, as Kafka's client in Java does.
+
+    confluent-kafka (2.16) decodes keys in C, strictly, and destroys the headers of a record if that fails.  There is no
+    other way to read them.  So this replaces the handler of strict decoding.  In other threads it does what it does
+    without.  It can go when `Message.headers` returns such keys.
+    """
+    before = codecs.lookup_error("strict")
+    codecs.register_error("strict", _strict)
+    _REPLACING.on = True
     try:
-        return cast("Headers | None", message.headers())
-    except (SystemError, UnicodeDecodeError) as problem:
-        # confluent-kafka 2.16 cannot decode such a key, and a second call would return an invalid object.  (Spark's own
-        # source returns the key with replacement characters, like Kafka's Java client.)
-        topic, partition, offset = message.topic(), message.partition(), message.offset()
-        raise DataError(
-            f"{topic}-{partition}: the record at offset {offset} has a header whose key is not UTF-8, which "
-            f"confluent-kafka cannot read. Set includeHeaders=false, or keep such records out of the topic.",
-            topic=topic,
-            partition=partition,
-            offset=offset,
-        ) from problem
+        yield
+    finally:
+        _REPLACING.on = False
+        codecs.register_error("strict", before)
 
 
 class RecordBatchBuilder:

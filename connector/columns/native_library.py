@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 READER_OVERRIDE = "KAFKA_GROUP_ACCELERATOR"
-"""An environment variable that switches off faster implementations, for comparisons.  With ``librdkafka`` all readers
-use librdkafka.  With ``off`` the package does not use its C code."""
+"""An environment variable for comparisons.  With ``off`` the package does not use its C code."""
 
 POINTER, TEXT = ctypes.c_void_p, ctypes.c_char_p
 

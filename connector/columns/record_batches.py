@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.columns import limits
@@ -19,9 +19,9 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FINE = 0
+_FINE, _OLD, _CORRUPT = 0, 1, 2
 _PROBLEMS = {
-    1: "records of an old format",
+    1: "records of another format",
     2: "a corrupt record batch",
     3: "a record batch whose offsets begin below the end of the previous one",
     4: "only record batches from before the position, the last of which ends",
@@ -31,7 +31,8 @@ _PROBLEMS = {
 _HEADER_BYTES = 61
 _BEFORE_LENGTH = 12
 _LENGTH, _OFFSET = struct.Struct(">i"), struct.Struct(">q")
-_LENGTH_AT, _ATTRIBUTES_AT, _LAST_DELTA_AT, _CODEC_MASK = 8, 22, 23, 0x07
+_LENGTH_AT, _MAGIC_AT, _ATTRIBUTES_AT, _LAST_DELTA_AT, _CODEC_MASK = 8, 16, 22, 23, 0x07
+_MAGIC = 2
 
 _PIECE_BYTES = 16 * 1024 * 1024
 """The approximate size of one decompressed piece.  The whole response may be far larger, because it is compressed."""
@@ -41,35 +42,42 @@ MOST_BATCH_BYTES = 2**31 - 1 - _HEADER_BYTES
 
 
 class UnreadableError(Exception):
-    """Record batches that this reader cannot read.
+    """A record batch that this reader cannot read.
 
     Attributes
     ----------
-    kind, where : str
-        The problem and its place.
-    """
-
-    def __init__(self, kind: str, where: str) -> None:
-        super().__init__(f"{kind} {where}")
-        self.kind = kind
-        self.where = where
-
-
-class LargeBatchError(Exception):
-    """A record batch whose decompressed size exceeds the limit.
-
-    Attributes
-    ----------
+    kind : str
+        The problem.
     offset : int
-        The first offset of the batch.
-    compressed_bytes : int
-        Its compressed size.
+        The first offset of the batch, as far as it is known.
+    until : int or None
+        The offset after it; None if its header is not credible.
+    is_old : bool
+        Whether its format is older than Kafka 0.11, so that librdkafka can read it.
     """
 
-    def __init__(self, offset: int, compressed_bytes: int) -> None:
-        super().__init__(f"a record batch at offset {offset} is too large")
+    def __init__(self, kind: str, offset: int, until: int | None = None, *, is_old: bool = False) -> None:
+        super().__init__(f"{kind} at offset {offset}")
+        self.kind = kind
         self.offset = offset
-        self.compressed_bytes = compressed_bytes
+        self.until = until
+        self.is_old = is_old
+
+
+@dataclass(frozen=True, slots=True)
+class Undecompressed:
+    """Why a batch could not be decompressed.
+
+    Attributes
+    ----------
+    reason : str
+        The reason; empty if the result would exceed the limit.
+    compressed_bytes : int
+        The compressed size of the batch.
+    """
+
+    reason: str
+    compressed_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +92,24 @@ class RecordBatches:
         The offset after them.  The next fetch begins there.
     aborted : AbortedTransactions
         The aborted transactions of their response.
+    undecompressed : mapping of int to Undecompressed
+        The batches that could not be decompressed, by their first offsets.  They are in `data` as they were sent, and
+        do not matter if their transaction was aborted.
     """
 
     data: pa.Buffer
     next_offset: int
     aborted: AbortedTransactions
+    undecompressed: Mapping[int, Undecompressed] = field(default_factory=dict)
+
+    def end_of(self, offset: int) -> int | None:
+        """Return the offset after the batch that begins at an offset; None if there is no such batch."""
+        rest = memoryview(self.data).cast("B")
+        while len(rest) >= _HEADER_BYTES:
+            if _OFFSET.unpack_from(rest)[0] == offset:
+                return offset + int(_LENGTH.unpack_from(rest, _LAST_DELTA_AT)[0]) + 1
+            rest = rest[_BEFORE_LENGTH + _LENGTH.unpack_from(rest, _LENGTH_AT)[0] :]
+        return None
 
 
 class AbortedTransactions:
@@ -194,36 +215,52 @@ def whole_batches(
     Raises
     ------
     UnreadableError
-        If a checksum or the order of offsets is wrong, or an offset is beyond the log.  Also if a batch cannot be
-        decompressed, or if its format is older than Kafka 0.11.
-    LargeBatchError
-        If the decompressed size of a batch exceeds `most_bytes`.
+        If the first batch has a wrong checksum, offsets in a wrong order or beyond the log, or a format older than
+        Kafka 0.11.  Batches before such a batch are yielded without an error.
     """
     import pyarrow as pa
 
     data = pa.py_buffer(records)
     scan = Scan()
     library.kb_scan(data.address, data.size, position, log_end, check_crcs, ctypes.byref(scan))
-    if scan.problem != _FINE:
-        raise UnreadableError(_PROBLEMS[scan.problem], f"at offset {scan.bad_offset}")
     if scan.batches == 0:
+        if scan.problem != _FINE:
+            end = _end_of_corrupt(records, scan.bytes) if scan.problem == _CORRUPT else None
+            is_old = scan.problem == _OLD and records[scan.bytes + _MAGIC_AT] < _MAGIC
+            raise UnreadableError(_PROBLEMS[scan.problem], scan.bad_offset, end, is_old=is_old)
         return
     data = data.slice(scan.begin, scan.bytes - scan.begin)
     transactions = AbortedTransactions(aborted)
     if scan.compressed == 0:
         yield RecordBatches(data, scan.next_offset, transactions)
     else:
-        for piece, next_offset in _decompressed(memoryview(data).cast("B"), until, most_bytes):
-            yield RecordBatches(piece, next_offset, transactions)
+        for piece, next_offset, undecompressed in _decompressed(memoryview(data).cast("B"), until, most_bytes):
+            yield RecordBatches(piece, next_offset, transactions, undecompressed)
 
 
-def _decompressed(rest: memoryview, until: int, most_bytes: int) -> Iterator[tuple[pa.Buffer, int]]:
-    """Yield decompressed pieces of whole batches, and the offset after each piece."""
+def _end_of_corrupt(records: memoryview, at: int) -> int | None:
+    """Return the offset after a corrupt batch, which begins at a position; None if its header is not credible."""
+    if len(records) - at < _HEADER_BYTES:
+        return None
+    offset, length = _OFFSET.unpack_from(records, at)[0], _LENGTH.unpack_from(records, at + _LENGTH_AT)[0]
+    end = int(offset + _LENGTH.unpack_from(records, at + _LAST_DELTA_AT)[0] + 1)
+    following = at + _BEFORE_LENGTH + length
+    if offset < 0 or end <= offset or following < at + _HEADER_BYTES:
+        return None
+    is_followed = len(records) - following >= _OFFSET.size
+    return None if is_followed and _OFFSET.unpack_from(records, following)[0] < end else end
+
+
+def _decompressed(
+    rest: memoryview, until: int, most_bytes: int
+) -> Iterator[tuple[pa.Buffer, int, Mapping[int, Undecompressed]]]:
+    """Yield decompressed pieces of whole batches, the offset after each piece, and what could not be decompressed."""
     import pyarrow as pa
 
     next_offset = -1
     while rest and next_offset < until:
         parts: list[Piece | memoryview] = []
+        undecompressed: dict[int, Undecompressed] = {}
         size = 0
         while rest and next_offset < until and size < _PIECE_BYTES:
             length = _BEFORE_LENGTH + _LENGTH.unpack_from(rest, _LENGTH_AT)[0]
@@ -231,24 +268,33 @@ def _decompressed(rest: memoryview, until: int, most_bytes: int) -> Iterator[tup
             next_offset = _OFFSET.unpack_from(batch)[0] + _LENGTH.unpack_from(batch, _LAST_DELTA_AT)[0] + 1
             codec = batch[_ATTRIBUTES_AT] & _CODEC_MASK
             if codec:
-                size += _without_compression(batch, codec, most_bytes, parts)
+                size += _without_compression(batch, codec, most_bytes, parts, undecompressed)
             else:
                 size += len(batch)
                 parts.append(batch)
         whole = pa.py_buffer(b"".join(parts))
         parts.clear()
-        yield whole, next_offset
+        yield whole, next_offset, undecompressed
 
 
-def _without_compression(batch: memoryview, codec: int, most_bytes: int, parts: list[Piece | memoryview]) -> int:
-    """Append a decompressed batch, and return its size."""
-    offset = _OFFSET.unpack_from(batch)[0]
+def _without_compression(
+    batch: memoryview,
+    codec: int,
+    most_bytes: int,
+    parts: list[Piece | memoryview],
+    undecompressed: dict[int, Undecompressed],
+) -> int:
+    """Append a decompressed batch, and return its size.  Append the batch itself if it cannot be decompressed."""
+    reason = ""
     try:
         records = decompress(codec, batch[_HEADER_BYTES:], min(most_bytes, MOST_BATCH_BYTES))
-    except CompressionError as problem:
-        raise UnreadableError("a record batch that cannot be decompressed", f"at offset {offset}: {problem}") from None
-    except TooLargeError:
-        raise LargeBatchError(offset, len(batch)) from None
+    except (CompressionError, TooLargeError) as problem:
+        records = None
+        reason = str(problem)
+    if records is None:
+        undecompressed[_OFFSET.unpack_from(batch)[0]] = Undecompressed(reason, len(batch))
+        parts.append(batch)
+        return len(batch)
     size = _HEADER_BYTES + sum(map(len, records))
     header = bytearray(batch[:_HEADER_BYTES])
     _LENGTH.pack_into(header, _LENGTH_AT, size - _BEFORE_LENGTH)

@@ -169,8 +169,8 @@ OPTIONS: tuple[Option, ...] = (
         kind="true or false",
         default="true",
         parse=parsers.boolean,
-        doc="Whether to end the query if records were deleted before they were read. If false, the query logs the "
-        "exact range and continues at the nearest existing offset.",
+        doc="Whether to end the query if records were deleted before they were read, or cannot be read. If false, the "
+        "query logs the exact range and continues at the nearest offset that can be read.",
     ),
     Option(
         name="onOffsetRewind",

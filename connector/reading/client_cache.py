@@ -17,10 +17,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from pyspark_kafka_group.cluster.properties.kafka_properties import is_in_table
-from pyspark_kafka_group.reading.direct_client import open_direct_client
+from pyspark_kafka_group.columns.native_library import reader_override
+from pyspark_kafka_group.reading.direct_client import missing_parts, open_direct_client
 from pyspark_kafka_group.reading.reader_client import ReaderClient
 from pyspark_kafka_group.reading.reader_config import librdkafka_config
 
@@ -51,16 +53,23 @@ def open_client(config: Mapping[str, str]) -> ReaderClient:
         If librdkafka refuses a property.
     """
 
-    def librdkafka(*, patient: bool = False, without_rack: bool = False) -> ReaderClient:
-        # Deliberate: not at the top.  Most workers never need them, and the import takes 10 ms.
-        from pyspark_kafka_group.reading.librdkafka_client import open_librdkafka_client
+    def open_fallback() -> ReaderClient:
+        # Deliberate: not at the top.  Most workers never need it, and the import takes 10 ms.
         from pyspark_kafka_group.reading.message_client import MessageClient
 
-        settings = librdkafka_config(config, patient=patient, without_rack=without_rack)
-        return open_librdkafka_client(settings) or MessageClient(settings)
+        return MessageClient(librdkafka_config(config))
 
     check_names(config)
-    return open_direct_client(config, librdkafka) or librdkafka()
+    if missing := missing_parts():
+        _say_once(missing)
+        return open_fallback()
+    return open_direct_client(config, open_fallback)
+
+
+@cache
+def _say_once(reason: str) -> None:
+    level = logging.INFO if reader_override() == "off" else logging.WARNING
+    _log.log(level, "Reading through Python objects, which is slower: %s.", reason)
 
 
 def check_names(config: Mapping[str, str]) -> None:

@@ -3,9 +3,10 @@
 librdkafka makes an object of each record, which takes three quarters of the reading time.  This client fetches from the
 leaders itself and passes whole record batches to `_record_batches.c`.
 
-It handles the normal case, brokers that throttle, leaders that move, and followers in the reader's rack.  In any other
-case (a lost connection, an offset out of range, silence) a client of librdkafka takes over at the next offset, for the
-rest of the task.  So only `range_reader` decides about retries and errors, for all clients.
+It connects again after each error that a retry may cure: lost connections, timeouts, leaders that move, refusals.  It
+reports each such error as an event.  `range_reader` decides how long that may last (``pollTimeoutMs``).  Another client
+takes over only if the brokers or the topic need one: before Kafka 2.1, or with message formats from before Kafka 0.11.
+Nothing that a producer writes lets another client take over.
 """
 
 from __future__ import annotations
@@ -13,41 +14,52 @@ from __future__ import annotations
 import logging
 import queue
 import time
-from collections.abc import Collection, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, cast
 
-from pyspark_kafka_group.cluster.properties.client_config import reach, value_of
 from pyspark_kafka_group.columns import chunk_reader as chunks
 from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.chunk_reader import CHUNKS, ChunkReader
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
-from pyspark_kafka_group.columns.native_library import reader_override
-from pyspark_kafka_group.columns.record_batches import BATCHES, BatchReader
+from pyspark_kafka_group.columns.native_library import READER_OVERRIDE, reader_override
+from pyspark_kafka_group.columns.record_batches import BATCHES, BatchReader, UnreadableError
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
+from pyspark_kafka_group.offsets.kafka_errors import Consequence, Meaning, has, row_of
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.reading.broker_questions import BrokerQuestions, kafka_error
 from pyspark_kafka_group.reading.fetcher import (
     MOST_BYTES,
+    AtEnd,
+    Damaged,
     Delayed,
     Delivery,
     Failed,
     Fetched,
     Fetcher,
     FetchRange,
-    FetchSettings,
-    LeaderMoved,
     PreferredReplica,
+    Refused,
     close_surplus,
 )
-from pyspark_kafka_group.reading.leader_search import HIDDEN_S, LeaderSearch, Rack, SearchTimings
-from pyspark_kafka_group.reading.range_reader import SilenceError, level_of
-from pyspark_kafka_group.reading.reader_client import OpenLibrdkafka, ReaderClient, ReaderEvent, Records
+from pyspark_kafka_group.reading.fetching import DirectSettings, direct_settings
+from pyspark_kafka_group.reading.leader_search import HIDDEN_S, LeaderSearch
+from pyspark_kafka_group.reading.range_reader import level_of
+from pyspark_kafka_group.reading.reader_client import Polled, ReaderClient, ReaderEvent, Records, UnreadableBatch
+from pyspark_kafka_group.reading.unreadable import damaged, unreadable
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
-from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.types import Address, FetchError, ProtocolError, StoppedLoginError, is_false
+from pyspark_kafka_group.wire.error_codes import error_name
+from pyspark_kafka_group.wire.types import (
+    Address,
+    FetchError,
+    ProtocolError,
+    StoppedLoginError,
+    UnsupportedVersionError,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -55,65 +67,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyspark_kafka_group.reading")
 
 _PATIENCE_S = 2.0
-"""How long silence may last before librdkafka takes over, in addition to the time that a broker may hold a request."""
+"""How long a follower may be silent, in addition to the time that a broker may hold a request."""
 
 _BACKOFF_S = 30.0
-"""How long new tasks use librdkafka after it had to take over."""
+"""How long new tasks use the other client after it had to take over."""
+
+_MOST_DAMAGED = 3
+"""How often to fetch a corrupt batch.  It may have been damaged on its way."""
 
 _TIMEOUT_S = 1.0
 """Timeout of a connection attempt, and of the first bytes of an answer."""
 
 _BESIDES_BATCHES_BYTES = 1024 * 1024
 """Room in a response for names and aborted transactions, each of which takes 16 bytes."""
-
-_MOST_PARTITION_BYTES = 4 * 1024 * 1024
-"""How much a long range fetches at a time, unless the user sets ``fetch.message.max.bytes``.  With records of 100 B,
-this took a tenth less CPU time than 1 MB (medians of 7 pairs)."""
-
-_WAIT_MS, _LONGEST_WAIT_MS = 500, 4000
-"""How long a broker may hold a fetch without records: at first, and while it reports that there are records.  These are
-Kafka's default, and the time that tiered storage may take.  A wait is rare: a planned range was in the log, and the
-client also fetches control records."""
-
-
-class DirectSettings(NamedTuple):
-    """The settings of the direct client: bootstrap servers, security, fetches, and the search for leaders."""
-
-    servers: list[Address]
-    security: Security
-    fetch: FetchSettings
-    search: SearchTimings = SearchTimings()
-
-
-def direct_settings(config: Mapping[str, str]) -> DirectSettings:
-    """Return the settings of the direct client.
-
-    Parameters
-    ----------
-    config
-        The result of `reader_config`.
-
-    Raises
-    ------
-    OptionError
-        If our own connections do not support a property.
-    """
-    found = reach(config)
-    return DirectSettings(found.servers, found.security, _fetch_settings(config))
-
-
-def _fetch_settings(config: Mapping[str, str]) -> FetchSettings:
-    return FetchSettings(
-        read_committed=config["isolation.level"] == "read_committed",
-        check_crcs=not is_false(config["check.crcs"]),
-        wait_ms=int(config.get("fetch.wait.max.ms", _WAIT_MS)),
-        longest_wait_ms=int(config.get("fetch.wait.max.ms", _LONGEST_WAIT_MS)),
-        partition_bytes=int(value_of("fetch.message.max.bytes", config)),
-        most_partition_bytes=int(config.get("fetch.message.max.bytes", _MOST_PARTITION_BYTES)),
-        ahead_bytes=int(config["queued.max.messages.kbytes"]) * 1024,
-        batch_bytes=int(value_of("receive.message.max.bytes", config)),
-        rack=Rack(config.get("client.rack") or None),
-    )
 
 
 @dataclass(eq=False, slots=True)
@@ -126,34 +92,42 @@ class _Range(FetchRange):
         The offset to read next.
     constant : ConstantColumns
         The constant columns of its partition.
+    damaged : int
+        How often the batch at its position was damaged.
     """
 
     read_until: int = field(kw_only=True)
     constant: ConstantColumns = field(kw_only=True)
+    damaged: int = 0
 
 
 def _range(tp: TopicPartition, start: int, until: int, constant: ConstantColumns) -> _Range:
     return _Range(tp, start, until, read_until=start, constant=constant)
 
 
-def open_direct_client(config: Mapping[str, str], librdkafka: OpenLibrdkafka) -> ReaderClient | None:
-    """Return a direct client, or None if its C code is missing, or another client is configured.
+def missing_parts() -> str:
+    """Return why this client is not available; empty if it is."""
+    if reader_override() == "off":
+        return f"{READER_OVERRIDE} is off"
+    return CHUNKS.problem or BATCHES.problem
+
+
+def open_direct_client(config: Mapping[str, str], open_fallback: Callable[[], ReaderClient]) -> DirectClient:
+    """Return a direct client.  See `missing_parts`.
 
     Parameters
     ----------
     config
         The result of `reader_config`.
-    librdkafka
-        Opens the client that takes over if this one cannot continue.
+    open_fallback
+        Opens the client that takes over if the brokers are too old for this one.
 
     Raises
     ------
     OptionError
         If our own connections do not support a property.
     """
-    if reader_override() or CHUNKS.problem or BATCHES.problem:
-        return None  # `librdkafka_client` logs the reason
-    return DirectClient(config, direct_settings(config), librdkafka)
+    return DirectClient(config, direct_settings(config), open_fallback)
 
 
 class DirectClient(ReaderClient):
@@ -165,21 +139,22 @@ class DirectClient(ReaderClient):
         The result of `reader_config`.
     settings
         The settings from `direct_settings`.
-    librdkafka
-        Opens the client that takes over if this one cannot continue.
+    open_fallback
+        Opens the client that takes over if the brokers are too old for this one.
     """
 
     def __init__(
         self,
         config: Mapping[str, str],
         settings: DirectSettings,
-        librdkafka: OpenLibrdkafka,
+        open_fallback: Callable[[], ReaderClient],
     ) -> None:
         super().__init__(config)
         library = BATCHES.library
         assert library is not None
+        assert CHUNKS.library is library, "the functions of both parts are declared"
         self._library = library
-        self._open_librdkafka = librdkafka
+        self._open_fallback = open_fallback
         self._settings = settings.fetch
         self._patience_s = _PATIENCE_S + self._settings.wait_ms / 1000
         self._connect = partial(
@@ -188,108 +163,136 @@ class DirectClient(ReaderClient):
         self._batches = BatchReader(library)
         self._chunks = ChunkReader(library, self._batches.functions, self._batches.handle)
         self._search = LeaderSearch(settings.servers, self._connect, settings.search)
+        self._questions = BrokerQuestions(settings.servers, self._connect)
         self._fetchers: dict[Address, Fetcher] = {}
         self._fetched: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
         self._ranges: dict[TopicPartition, _Range] = {}
         self._columns: tuple[str, ...] = ()
         self._current: Fetched | None = None  # the loaded record batches
+        self._events: deque[ReaderEvent] = deque()
         self._silent_s = 0.0
-        self._records_are_late = False
-        self._librdkafka: ReaderClient | None = None
-        self._librdkafka_kind = (False, False)  # patient, without rack
-        self._librdkafka_reads = False
+        self._fallback: ReaderClient | None = None
+        self._fallback_reads = False
         self._back_off_until = Deadline.after(0)
 
     def assign(self, ranges: Mapping[TopicPartition, OffsetRange], columns: tuple[str, ...]) -> None:
         self._columns = columns
         self._chunks.begin(columns)
         self._silent_s = 0.0
-        self._records_are_late = False
         for tp, wanted in ranges.items():
             self._ranges[tp] = _range(tp, wanted.start, wanted.until, ConstantColumns(*tp))
-        if self._librdkafka_reads or not self._back_off_until.passed:
+        if self._fallback_reads or not self._back_off_until.passed:
             self._hand_over(ranges)
             return
         self._search.begin(ranges)
         known = ranges.keys() & self._search.leaders.keys()
-        if self._look_for_leaders():
-            self._fetch(known)
+        self._look_for_leaders()
+        if not self._fallback_reads:
+            self._fetch(known & self._search.leaders.keys())
 
     def unassign(self, tp: TopicPartition) -> None:
         wanted = self._ranges.pop(tp)
         self._search.drop(tp)
-        if self._librdkafka_reads:
-            self._reader().unassign(tp)
+        if self._fallback_reads:
+            self._other().unassign(tp)
             return
         self._stop_fetching(wanted)
         if self._current is not None and self._current.wanted.tp == tp:
             self._unload()
 
-    def poll(self, ends: Mapping[TopicPartition, int], wait_s: float) -> Records | ReaderEvent | None:
-        while not self._librdkafka_reads:
+    def poll(self, ends: Mapping[TopicPartition, int], wait_s: float) -> Polled:
+        deadline = Deadline.after(wait_s)
+        while not self._is_replaced():
             if self._current is not None:
-                records = self._next_records(self._current, ends)
-                if records is not None:
+                found = self._next_records(self._current, ends)
+                if found is not None:
                     self._silent_s = 0.0
-                    return records
+                    return found
                 continue
-            began = time.monotonic()
-            if not self._look_for_leaders():
-                continue
-            next_look = self._search.next_at
-            try:
-                item = self._fetched.get(timeout=max(0.0, min(wait_s, next_look.left_s)))
-            except queue.Empty:
-                silent_s = time.monotonic() - began
-                self._silent_s += silent_s
-                wait_s -= silent_s
-                if self._silent_s >= self._patience_s and not next_look.is_set:
-                    self._fall_back(SilenceError(patient=self._records_are_late))
-                elif wait_s <= 0:
-                    return None
-                continue
-            match item:
-                case Fetched():
-                    self._load(item)
-                case Delayed(seconds, late):
-                    self._silent_s = min(self._silent_s, -seconds)
-                    self._records_are_late |= late
-                case LeaderMoved(wanted, reason):
-                    self._lose_leader(wanted, reason)
-                case PreferredReplica(wanted, broker_id):
-                    self._follow(wanted, broker_id)
-                case Failed(reason):
-                    self._fall_back(reason)
-        return self._reader().poll(ends, wait_s)
+            self._look_for_leaders()
+            if self._events:
+                return self._events.popleft()
+            if self._is_replaced():
+                break
+            item = self._next_item(deadline)
+            if item is not None:
+                unreadable = self._handle(item)
+                if unreadable is not None:
+                    return unreadable
+            elif self._silent_s >= self._patience_s and self._search.follows(self._ranges):
+                self._leave_followers(TimeoutError("nothing has come"))
+            # Deliberate: after each item but records.  A broker that only pauses or refuses must not hold the task.
+            if deadline.passed and not self._events and not isinstance(item, Fetched):
+                return None
+        return self._other().poll(ends, max(0.0, deadline.left_s))
+
+    def _is_replaced(self) -> bool:
+        return self._fallback_reads
+
+    def _next_item(self, deadline: Deadline) -> Delivery | None:
+        """Wait for the next item of the fetchers; return None at the deadline, or if a leader is to be looked for."""
+        began = time.monotonic()
+        try:
+            return self._fetched.get(timeout=max(0.0, min(deadline.left_s, self._search.next_at.left_s)))
+        except queue.Empty:
+            self._silent_s += time.monotonic() - began
+            return None
+
+    def _handle(self, item: Delivery) -> UnreadableBatch | None:
+        """Handle an item of the fetchers."""
+        match item:
+            case Fetched():
+                self._load(item)
+            case Delayed(seconds):
+                self._silent_s = min(self._silent_s, -seconds)
+            case Failed(reason):
+                self._fail(reason)
+            case _ if self._ranges.get(item.wanted.tp) is not item.wanted:
+                pass  # the task no longer reads this range
+            case AtEnd(wanted, position):
+                end = kafka_error(None, "_PARTITION_EOF", "the partition ends here")
+                self._events.append(ReaderEvent(wanted.tp, end, position))
+            case Refused(wanted, reason):
+                self._refuse(wanted, reason)
+            case Damaged(wanted, reason):
+                return self._damage(cast(_Range, wanted), reason)
+            case PreferredReplica(wanted, broker_id):
+                self._follow(wanted, broker_id)
+        return None
 
     def watermarks(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        return self._reader().watermarks(tp, timeout_s)
+        if self._fallback_reads:
+            return self._other().watermarks(tp, timeout_s)
+        return self._questions.watermarks(tp)
 
     def partition_error(self, tp: TopicPartition, timeout_s: float) -> KafkaError | None:
-        return self._reader().partition_error(tp, timeout_s)
+        if self._fallback_reads:
+            return self._other().partition_error(tp, timeout_s)
+        return self._questions.partition_error(tp)
 
     def unassign_all(self) -> None:
         for wanted in self._ranges.values():
             self._stop_fetching(wanted)
         self._ranges.clear()
+        self._events.clear()
         self._search.drop_all()
         self._unload()
         self._clear_fetched()
         close_surplus(self._fetchers)
-        if self._librdkafka_reads:
-            self._reader().unassign_all()
-            self._librdkafka_reads = False
+        if self._fallback_reads:
+            self._other().unassign_all()
+            self._fallback_reads = False
 
     def discard(self) -> bool:
-        return self._librdkafka is not None and self._librdkafka.discard()
+        return self._fallback is not None and self._fallback.discard()
 
     def close(self) -> None:
         self._close_fetchers()
         self._unload()
         self._chunks.close()
         self._batches.close()
-        if self._librdkafka is not None:
-            self._librdkafka.close()
+        if self._fallback is not None:
+            self._fallback.close()
 
     # -- the normal case
 
@@ -327,20 +330,19 @@ class DirectClient(ReaderClient):
             self._current.release()
             self._current = None
 
-    def _next_records(self, item: Fetched, ends: Mapping[TopicPartition, int]) -> Records | None:
-        """Return the next loaded records; None if there are none, or if librdkafka has taken over."""
+    def _next_records(self, item: Fetched, ends: Mapping[TopicPartition, int]) -> Records | UnreadableBatch | None:
+        """Return the next loaded records, or the batch that cannot be read; None if there are none."""
         tp = item.wanted.tp
         wanted, until = self._ranges[tp], ends[tp]
         chunk = self._chunks.collect(tp, wanted.read_until, until, most=limits.MAX_BATCH_RECORDS, wait_s=0)
         if chunk.records:
             self._search.note_records(tp)
-            self._records_are_late = False
+            wanted.damaged = 0
             batch = self._chunks.build(wanted.constant)
             wanted.read_until = until if chunk.follows == chunks.BEYOND else chunk.last_offset + 1
             return Records(tp, batch, wanted.read_until)
         if chunk.follows not in (chunks.NOTHING, chunks.BEYOND):
-            self._fall_back(ProtocolError(f"{tp}: a malformed record batch after offset {wanted.read_until}"))
-            return None
+            return self._unreadable(item, wanted, chunk.other_offset)
         self._unload()
         # Skip offsets of control records, of aborted transactions, and of compacted records.
         position = until if chunk.follows == chunks.BEYOND else min(until, item.batches.next_offset)
@@ -349,94 +351,156 @@ class DirectClient(ReaderClient):
         wanted.read_until = position
         return Records(tp, None, position)
 
-    # -- leaders that move
+    # -- errors that a retry may cure
 
-    def _lose_leader(self, wanted: FetchRange, reason: FetchError) -> None:
-        if self._ranges.get(wanted.tp) is wanted:
-            self._search.lose(wanted.tp, reason)
-
-    def _follow(self, wanted: FetchRange, broker_id: int) -> None:
-        """Read from the broker that the leader has named."""
-        if self._ranges.get(wanted.tp) is not wanted:
-            return
-        try:
-            self._search.follow(wanted.tp, broker_id)
-        except (OSError, ProtocolError) as problem:
-            self._fall_back(problem)
-        else:
-            self._fetch([wanted.tp])
-
-    def _look_for_leaders(self) -> bool:
-        """Look for the leaders that are due, and fetch from them; return False if a fallback was necessary."""
+    def _look_for_leaders(self) -> None:
+        """Look for the leaders that are due, and fetch from them."""
         try:
             found = self._search.look()
         except (OSError, ProtocolError) as problem:
-            self._fall_back(problem)
-            return False
+            if not self._raise_or_fall_back(problem):
+                self._report(problem)
+            return
         if found is None:
-            return True
-        for tp in found:
+            return
+        for tp in found.partitions:
             if self._search.lost(tp):
                 leader, position = self._search.leaders[tp], self._ranges[tp].position
                 _log.info("%s: continuing at offset %d with the leader %s:%d", tp, position, *leader)
+        for missing in found.missing:
+            self._report(missing)
         self._silent_s = 0.0
-        self._fetch(found)
-        return True
+        self._fetch(found.partitions)
 
-    # -- fallbacks
+    def _fail(self, reason: Exception) -> None:
+        """Connect again after a fetcher has stopped."""
+        if self._raise_or_fall_back(reason):
+            return
+        if not isinstance(reason, OSError | ProtocolError):
+            raise reason  # a bug
+        self._report(reason)
+        self._begin_again()
+        for tp in self._ranges:
+            self._search.lose(tp)
 
-    def _reader(self, *, patient: bool | None = None) -> ReaderClient:
-        """Return the client of librdkafka.  Open a new one if there is none of the wanted kind."""
-        kind = bool(patient), self._settings.rack.hidden
-        if self._librdkafka is not None and patient is not None and kind != self._librdkafka_kind:
-            self._librdkafka.close()
-            self._librdkafka = None
-        if self._librdkafka is None:
-            self._librdkafka_kind = kind
-            self._librdkafka = self._open_librdkafka(patient=kind[0], without_rack=kind[1])
-            self.errors = self._librdkafka.errors
-        return self._librdkafka
+    def _refuse(self, wanted: FetchRange, reason: FetchError) -> None:
+        """Handle a range that its broker refuses."""
+        name = error_name(reason.code)
+        if has(name, Consequence.OTHER_LEADER):
+            self._search.lose(wanted.tp)
+        elif self._search.follows(self._ranges):
+            self._leave_followers(reason)
+            return
+        elif row_of(name).reader is not Meaning.OUT_OF_RANGE:  # then the range reader assigns it again
+            self._search.lose(wanted.tp)
+        self._report(reason, wanted)
 
-    def _fall_back(self, reason: Exception) -> None:
-        """Fall back from followers to leaders, or else to librdkafka.  Raise errors that need no fallback."""
+    def _report(self, reason: Exception, wanted: FetchRange | None = None) -> None:
+        """Report an error as an event."""
+        where = "" if wanted is None else str(wanted.tp)
+        _log.log(level_of(reason, f"retry {where}"), "%s: retrying: %s", self._config["client.id"], self._text(reason))
+        event = ReaderEvent(None if wanted is None else wanted.tp, kafka_error(reason), -1)
+        self._events.append(event)
+
+    def _text(self, reason: Exception) -> str:
+        return redact(str(reason) or type(reason).__name__, self._config)
+
+    def _raise_or_fall_back(self, reason: Exception) -> bool:
+        """Raise errors that no retry cures, or change the brokers or the client; return False for other errors."""
         if isinstance(reason, KafkaGroupError):
             raise reason
         if isinstance(reason, StoppedLoginError):
             raise AuthenticationError(str(reason))
-        text = redact(str(reason) or type(reason).__name__, self._config)
         if self._search.follows(self._ranges):
-            self._leave_followers(reason, text)
-            return
+            self._leave_followers(reason)
+        elif isinstance(reason, UnsupportedVersionError):
+            self._fall_back(reason)
+        else:
+            return False
+        return True
+
+    def _follow(self, wanted: FetchRange, broker_id: int) -> None:
+        """Read from the broker that the leader has named."""
+        try:
+            self._search.follow(wanted.tp, broker_id)
+        except (OSError, ProtocolError) as problem:
+            self._leave_followers(problem)
+        else:
+            self._fetch([wanted.tp])
+
+    def _leave_followers(self, reason: Exception) -> None:
+        """Read the rest from the leaders: one of the followers may be the cause."""
+        _log.log(
+            level_of(reason, "follower"),
+            "%s: reading only from leaders for %g s: %s",
+            self._config["client.id"],
+            HIDDEN_S,
+            self._text(reason),
+        )
+        self._settings.rack.hide()
+        self._begin_again()
+        self._search.forget_all()
+        self._search.begin(self._ranges)
+        self._silent_s = 0.0
+
+    def _begin_again(self) -> None:
+        """Close all connections, and forget what was fetched and not read."""
+        self._close_fetchers()
+        self._unload()
+        # New objects: records that were fetched for the old ones will be dropped.
+        self._ranges = {tp: _range(tp, r.read_until, r.until, r.constant) for tp, r in self._ranges.items()}
+
+    # -- batches that cannot be read
+
+    def _damage(self, wanted: _Range, reason: UnreadableError) -> UnreadableBatch | None:
+        """Fetch a damaged batch again, some times."""
+        if reason.is_old:
+            self._fall_back(reason)
+            return None
+        if self._search.follows(self._ranges):
+            self._leave_followers(reason)
+            return None
+        wanted.damaged += 1
+        if wanted.damaged < _MOST_DAMAGED:
+            self._search.lose(wanted.tp)
+            return None
+        return damaged(wanted.tp, max(wanted.read_until, reason.offset), reason.until, reason.kind)
+
+    def _unreadable(self, item: Fetched, wanted: _Range, offset: int) -> UnreadableBatch:
+        """Stop at a batch of the loaded ones."""
+        until, why = item.batches.end_of(offset), item.batches.undecompressed.get(offset)
+        self._unload()
+        self._stop_fetching(wanted)
+        return unreadable(wanted.tp, max(wanted.read_until, offset), until, why, self._settings.batch_bytes)
+
+    # -- the other client
+
+    def _other(self) -> ReaderClient:
+        """Return the client that takes over."""
+        if self._fallback is None:
+            self._fallback = self._open_fallback()
+            self.errors = self._fallback.errors
+        return self._fallback
+
+    def _fall_back(self, reason: Exception) -> None:
+        """Let the other client read the rest, because the brokers are too old for this one."""
         _log.log(
             level_of(reason, "librdkafka"),
             "%s: librdkafka reads from now on, which is slower, for at least %g s: %s",
             self._config["client.id"],
             _BACKOFF_S,
-            text,
+            self._text(reason),
         )
         self._back_off_until = Deadline.after(_BACKOFF_S)
         self._close_fetchers()
         self._unload()
+        self._events.clear()
         self._search.forget_all()
-        rest = {tp: OffsetRange(Offset(r.read_until), Offset(r.until)) for tp, r in self._ranges.items()}
-        self._hand_over(rest, patient=isinstance(reason, SilenceError) and reason.patient)
+        self._hand_over({tp: OffsetRange(Offset(r.read_until), Offset(r.until)) for tp, r in self._ranges.items()})
 
-    def _leave_followers(self, reason: Exception, text: str) -> None:
-        """Read the rest from the leaders: one of the followers may be the cause."""
-        client_id = self._config["client.id"]
-        _log.log(level_of(reason, "follower"), "%s: reading only from leaders for %g s: %s", client_id, HIDDEN_S, text)
-        self._settings.rack.hide()
-        self._close_fetchers()
-        self._unload()
-        self._search.forget_all()
-        self._search.begin(self._ranges)
-        # New objects: records that were fetched for the old ones will be dropped.
-        self._ranges = {tp: _range(tp, r.read_until, r.until, r.constant) for tp, r in self._ranges.items()}
-        self._silent_s = 0.0
-
-    def _hand_over(self, ranges: Mapping[TopicPartition, OffsetRange], *, patient: bool | None = None) -> None:
-        self._librdkafka_reads = True
-        self._reader(patient=patient).assign(ranges, self._columns)
+    def _hand_over(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
+        self._fallback_reads = True
+        self._other().assign(ranges, self._columns)
 
     def _close_fetchers(self) -> None:
         for fetcher in self._fetchers.values():
@@ -451,11 +515,11 @@ class DirectClient(ReaderClient):
             match item:
                 case Fetched():
                     item.release()
-                case LeaderMoved(wanted):
+                case Refused(wanted):
                     self._search.leaders.pop(wanted.tp, None)  # the next task looks for it
                 case Failed():
                     self._close_fetchers()  # the next task begins with new connections
-                case Delayed() | PreferredReplica():  # the next task asks the leader again
+                case _:  # the next task asks the leader again
                     pass
 
 

@@ -1,7 +1,7 @@
 """Fetches partitions from one broker ahead of the reader, in its own thread.
 
-Handles the normal case, throttling (KIP-219) and leaders that move.  Anything else (a lost connection, another error
-code, an unreadable batch) stops the fetcher.  It delivers the reason, and `direct_client` falls back to librdkafka.
+Handles the normal case and throttling (KIP-219).  `direct_client` decides about everything else: the fetcher drops a
+refused range, or one with an unreadable batch, and delivers the reason.  A lost connection stops the fetcher.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pyspark_kafka_group.columns.record_batches import LargeBatchError, RecordBatches, UnreadableError, whole_batches
+from pyspark_kafka_group.columns.record_batches import RecordBatches, UnreadableError, whole_batches
 from pyspark_kafka_group.offsets.errors import RecordBatchTooLargeError
-from pyspark_kafka_group.offsets.kafka_errors import Consequence, codes_with
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.reading.leader_search import Rack
 from pyspark_kafka_group.wire import messages as protocol
@@ -26,10 +25,8 @@ from pyspark_kafka_group.wire.types import Address, FetchError, LargeResponseErr
 MOST_BYTES = 16 * 1024 * 1024
 """The largest response, for all its partitions.  If the first record batch is larger, it comes alone."""
 
-_MOVED = codes_with(Consequence.OTHER_LEADER)
-
 _SLOWEST_BYTES_PER_S = 1_000_000
-"""How slowly a response may arrive before librdkafka takes over."""
+"""How slowly a response may arrive before it counts as silence."""
 
 IDLE_S = 5.0
 """How long an unused connection is kept.  Spark gives a worker other partitions in each batch.  So in time each worker
@@ -110,20 +107,33 @@ class Delayed:
     ----------
     seconds : float
         The length of that time.
-    for_records : bool
-        Whether the broker has records, but needs the time to find them.
     """
 
     seconds: float
-    for_records: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderMoved:
-    """The broker is not the leader of the partition.  The fetcher has dropped the range: resume it at its position."""
+class AtEnd:
+    """The readable log ends at the position of the range.  The fetcher continues to ask for records."""
+
+    wanted: FetchRange
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The broker refuses the range.  The fetcher has dropped it: resume it at its position."""
 
     wanted: FetchRange
     reason: FetchError
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """The batch at the position cannot be read.  The fetcher has dropped the range: resume it at its position."""
+
+    wanted: FetchRange
+    reason: UnreadableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +151,7 @@ class Failed:
     reason: Exception
 
 
-Delivery: TypeAlias = Fetched | Delayed | LeaderMoved | PreferredReplica | Failed
+Delivery: TypeAlias = Fetched | Delayed | AtEnd | Refused | Damaged | PreferredReplica | Failed
 
 
 class Fetcher:
@@ -266,7 +276,7 @@ class Fetcher:
             if len(ranges) > 1:
                 self._find_the_large_one()
                 return
-            raise self._too_large(ranges[0], ranges[0].position, f"a response of {problem.length} bytes") from None
+            raise self._too_large(ranges[0], problem.length) from None
         by_partition = {wanted.tp: wanted for wanted in ranges}
         news = False
         for partition in answer.partitions:
@@ -314,15 +324,13 @@ class Fetcher:
             return
         if any(partition.readable_until > ranges[partition.tp].position for partition in answered):
             self._wait_ms = min(2 * self._wait_ms, self._settings.longest_wait_ms)
-            self._deliver(Delayed(self._wait_ms / 1000, for_records=True))
+            self._deliver(Delayed(self._wait_ms / 1000))
 
     def _take(self, wanted: FetchRange, partition: FetchedPartition) -> bool:
         """Deliver the fetched part of a partition; return whether there was anything to deliver."""
         if partition.error:
             refusal = FetchError(f"{wanted.tp} cannot be fetched from offset {wanted.position}", partition.error)
-            if partition.error not in _MOVED:
-                raise refusal
-            self._let_go(wanted, LeaderMoved(wanted, refusal))
+            self._let_go(wanted, Refused(wanted, refusal))
             return True
         if partition.read_from != protocol.NOBODY:
             self._let_go(wanted, PreferredReplica(wanted, partition.read_from))
@@ -344,12 +352,11 @@ class Fetcher:
                 if not self._pass_on(wanted, batches):
                     return True
         except UnreadableError as problem:
-            raise UnreadableError(problem.kind, f"{problem.where} of {wanted.tp}") from None
-        except LargeBatchError as problem:
-            found = f"{problem.compressed_bytes} compressed bytes, which become more when they are decompressed"
-            raise self._too_large(wanted, problem.offset, found) from None
+            self._let_go(wanted, Damaged(wanted, problem))
+            return True
         if wanted.position == before:
-            return self._bear(wanted, partition)
+            self._bear(wanted, partition)
+            return False
         wanted.fruitless = 0
         with self._changed:
             if wanted in self._ranges:
@@ -373,8 +380,7 @@ class Fetcher:
             )
             if self._closed or wanted not in self._ranges:
                 return False
-            if batches.next_offset <= wanted.position:  # `whole_batches` guarantees that this cannot happen
-                raise UnreadableError("record batches that lead nowhere", f"before offset {batches.next_offset}")
+            assert batches.next_offset > wanted.position, "guaranteed by whole_batches"
             wanted.position = batches.next_offset
             if wanted.position >= wanted.until:
                 self._ranges.remove(wanted)
@@ -382,30 +388,32 @@ class Fetcher:
         self._deliver(Fetched(wanted, batches, release))
         return True
 
-    def _bear(self, wanted: FetchRange, partition: FetchedPartition) -> bool:
-        """Note an answer without a whole batch; return False, because there was nothing to deliver."""
+    def _bear(self, wanted: FetchRange, partition: FetchedPartition) -> None:
+        """Note an answer without a whole batch."""
         if len(partition.records):
             wanted.fruitless += 1
             if wanted.fruitless >= _MAX_FRUITLESS:
-                raise UnreadableError(
-                    "a record batch that is never whole", f"at offset {wanted.position} of {wanted.tp}"
+                wanted.fruitless = 0
+                self._let_go(
+                    wanted, Damaged(wanted, UnreadableError("a record batch that is never whole", wanted.position))
                 )
-        return False
+        elif 0 <= partition.readable_until <= wanted.position:
+            self._deliver(AtEnd(wanted, wanted.position))
 
-    def _let_go(self, wanted: FetchRange, why: LeaderMoved | PreferredReplica) -> None:
+    def _let_go(self, wanted: FetchRange, why: Refused | Damaged | PreferredReplica) -> None:
         with self._changed:
             if wanted not in self._ranges:
                 return
             self._ranges.remove(wanted)
         self._deliver(why)
 
-    def _too_large(self, wanted: FetchRange, offset: int, found: str) -> RecordBatchTooLargeError:
+    def _too_large(self, wanted: FetchRange, length: int) -> RecordBatchTooLargeError:
         return RecordBatchTooLargeError(
             topic=wanted.tp.topic,
             partition=wanted.tp.partition,
-            offset=offset,
+            offset=wanted.position,
             limit_bytes=self._settings.batch_bytes,
-            found=found,
+            found=f"a response of {length} bytes",
         )
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.error_codes import error_code
 from pyspark_kafka_group.wire.leaders import Connect, find_brokers, find_leaders
-from pyspark_kafka_group.wire.types import Address, ProtocolError
-
-_MAX_LEADERLESS = 10
-"""How often a partition may have no leader, or another one, before any of its records are read: about 6 s.  If no
-leader is elected in this time, librdkafka takes over and reports it."""
+from pyspark_kafka_group.wire.types import Address, FetchError, ProtocolError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +33,21 @@ class SearchTimings:
     follower_s: float = 300.0
 
 
+class Found(NamedTuple):
+    """The partitions whose leader was found, and the errors of others."""
+
+    partitions: list[TopicPartition]
+    missing: list[FetchError]
+
+
+_NO_LEADER, _NO_PARTITION = error_code("LEADER_NOT_AVAILABLE"), error_code("UNKNOWN_TOPIC_OR_PARTITION")
+_MOST_DOUBLED = 20
+
+
 @dataclass(slots=True)
 class _PartitionSearch:
     """The search for one leader.  No fetcher has the partition meanwhile.  `left` is the broker that has refused."""
 
-    reason: ProtocolError
     due_at: Deadline
     left: Address | None = None
 
@@ -88,14 +96,14 @@ class LeaderSearch:
                 del self._ask_leader_again[tp]
             self._leaderless.pop(tp, None)
             if tp not in self.leaders:
-                self._searches[tp] = _PartitionSearch(ProtocolError(f"{tp} has no leader"), Deadline.after(0))
+                self._searches[tp] = _PartitionSearch(Deadline.after(0))
 
-    def lose(self, tp: TopicPartition, reason: ProtocolError) -> None:
-        """Begin to search for another leader: the current one has refused."""
+    def lose(self, tp: TopicPartition) -> None:
+        """Begin to search for the leader again: the current one has refused, or does not answer."""
         left = self.leaders.pop(tp, None)
         if self._ask_leader_again.pop(tp, None) is not None:
             left = None  # a follower has refused, not the leader
-        search = self._searches[tp] = _PartitionSearch(reason, Deadline.after(0), left)
+        search = self._searches[tp] = _PartitionSearch(Deadline.after(0), left)
         if self.lost(tp):
             self._put_off(tp, search)
         self._leaderless[tp] = self.lost(tp) + 1
@@ -145,37 +153,47 @@ class LeaderSearch:
         self._brokers = {}
         self._ask_leader_again.clear()
 
-    def look(self) -> list[TopicPartition] | None:
-        """Look for the leaders that are due, and return the partitions whose leader was found; None if none was due.
+    def look(self) -> Found | None:
+        """Look for the leaders that are due; return None if none was due.
+
+        The pauses between two attempts grow up to a second.  The caller decides when to stop.
 
         Raises
         ------
         OSError, ProtocolError
-            If no server answers, or if a partition does not exist or has had no leader for too long.
+            If no server answers, or the brokers refuse a topic.  The searches go on.
         """
         due = [tp for tp, search in self._searches.items() if search.due_at.passed]
         if not due:
             return None
         # Begin with another server each time: one may not know the new leader yet.
         first = max(map(self.lost, due)) % len(self._servers)
-        found = find_leaders(due, self._servers[first:] + self._servers[:first], self._connect)
-        if unknown := [tp for tp in due if tp not in found]:
-            raise ProtocolError(f"{unknown[0]} does not exist")
+        try:
+            found = find_leaders(due, self._servers[first:] + self._servers[:first], self._connect)
+        except (OSError, ProtocolError):
+            for tp in due:
+                self._miss(tp)
+            raise
+        missing: list[FetchError] = []
         for tp in due:
-            leader, search = found[tp], self._searches[tp]
-            if self.lost(tp) > _MAX_LEADERLESS:
-                raise search.reason
+            leader, search = found.get(tp), self._searches[tp]
+            if leader is None:
+                code = _NO_LEADER if tp in found else _NO_PARTITION
+                missing.append(FetchError(f"the leader of {tp}", code))
             if leader is None or leader == search.left:
                 search.left = None  # accept it in the next attempt: it may be the leader again
-                self._put_off(tp, search)
-                self._leaderless[tp] = self.lost(tp) + 1
+                self._miss(tp)
                 continue
             self.leaders[tp] = leader
             del self._searches[tp]
-        return [tp for tp in due if tp in self.leaders]
+        return Found([tp for tp in due if tp in self.leaders], missing)
+
+    def _miss(self, tp: TopicPartition) -> None:
+        self._put_off(tp, self._searches[tp])
+        self._leaderless[tp] = self.lost(tp) + 1
 
     def _put_off(self, tp: TopicPartition, search: _PartitionSearch) -> None:
-        pause_s = self._timings.pause_s * 2 ** self.lost(tp)
+        pause_s = self._timings.pause_s * 2 ** min(self.lost(tp), _MOST_DOUBLED)
         search.due_at = Deadline.after(min(pause_s, self._timings.longest_pause_s))
 
 

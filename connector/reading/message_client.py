@@ -1,4 +1,8 @@
-"""The client that works everywhere: reads through confluent-kafka's message objects."""
+"""The client that works everywhere: reads through confluent-kafka's message objects.
+
+librdkafka limits the decompressed size of zstd only.  So this client reads only where `direct_client` cannot, and never
+because of what a producer has written.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from pyspark_kafka_group.offsets.client_log import ClientLog
 from pyspark_kafka_group.offsets.client_login import with_tokens
 from pyspark_kafka_group.offsets.errors import UnexpectedRecordError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
-from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records, log, note
+from pyspark_kafka_group.reading.reader_client import Polled, ReaderClient, ReaderEvent, Records, log, note
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
@@ -116,7 +120,7 @@ class MessageClient(ReaderClient):
         self._messages = [message for message in self._messages if _partition_of(message) != tp]
         self._ready = deque(records for records in self._ready if records.tp != tp)
 
-    def poll(self, ends: Mapping[TopicPartition, int], wait_s: float) -> Records | ReaderEvent | None:
+    def poll(self, ends: Mapping[TopicPartition, int], wait_s: float) -> Polled:
         if not self._ready:
             self._messages = self._messages or self._next_messages(ends, wait_s)
             run = self._first_run()

@@ -32,7 +32,7 @@ from pyspark_kafka_group.offsets.errors import (
 )
 from pyspark_kafka_group.offsets.kafka_errors import Meaning, row_of
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
-from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records, note
+from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records, UnreadableBatch, note
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -133,6 +133,24 @@ class RangeReader:
         if not self.done:
             self._check_patience()
 
+    def on_unreadable(self, batch: UnreadableBatch) -> None:
+        """Continue after a batch that cannot be read, or raise its error."""
+        if batch.until is None or self._options.fail_on_data_loss:
+            raise batch.error
+        end = min(batch.until, self.until)
+        log.warning(
+            "%s: offsets [%d, %d) are lost, because they cannot be read. Continuing without them, because "
+            "failOnDataLoss=false. %s",
+            self.tp,
+            batch.start,
+            end,
+            batch.error,
+        )
+        self.position = max(self.position, end)
+        self._note_progress()
+        if not self.done:
+            self._read_again()
+
     def _note_progress(self) -> None:
         """Restart the clock and forget earlier errors."""
         self._idle.restart()
@@ -187,8 +205,12 @@ class RangeReader:
                 self._shorter_since = None
             time.sleep(WAIT_S)
         if not self.done:
-            self._client.unassign(self.tp)
-            self._client.assign({self.tp: self.rest}, self._options.columns)
+            self._read_again()
+
+    def _read_again(self) -> None:
+        """Let the client begin again at the position."""
+        self._client.unassign(self.tp)
+        self._client.assign({self.tp: self.rest}, self._options.columns)
 
     def _on_early_end(self, reported_end: int, log_start: int, log_end: int) -> None:
         if log_end >= self.until:
@@ -337,17 +359,3 @@ def level_of(reason: Exception, what: str) -> int:
         return logging.INFO
     _WARNED.add(kind)
     return logging.WARNING
-
-
-class SilenceError(Exception):
-    """No records have come, without an error.
-
-    Attributes
-    ----------
-    patient : bool
-        Whether there are records, so that a longer wait may help.
-    """
-
-    def __init__(self, *, patient: bool) -> None:
-        super().__init__("nothing has come")
-        self.patient = patient

@@ -1,14 +1,12 @@
 """The interface of the clients that read ranges.
 
-There are three clients:
+There are two clients:
 
 * `direct_client` fetches record batches over our own connections, in most cases.
-* `librdkafka_client` takes records from librdkafka's queue without an object for each record.  It needs the C library
-  of this package.
-* `message_client` uses confluent-kafka's message objects, and works everywhere.
+* `message_client` uses confluent-kafka's message objects.  It works without the C library of this package, and with
+  brokers before Kafka 2.1.
 
-All return identical rows (``test_librdkafka_client.py`` and ``test_direct_client.py`` compare them).  `range_reader`
-handles records and events.
+Both return identical rows.  `range_reader` handles records and events.
 """
 
 from __future__ import annotations
@@ -17,9 +15,10 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark_kafka_group.offsets.client_login import client_text
+from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
@@ -57,6 +56,32 @@ class ReaderEvent:
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadableBatch:
+    """A record batch that no client can read.  The client stops at it, until the partition is assigned again.
+
+    Attributes
+    ----------
+    tp : TopicPartition
+        The partition.
+    start : int
+        The first offset that cannot be read.
+    until : int or None
+        The offset after the batch; None if it is unknown.
+    error : KafkaGroupError
+        The error that says why.
+    """
+
+    tp: TopicPartition
+    start: int
+    until: int | None
+    error: KafkaGroupError
+
+
+Polled: TypeAlias = Records | ReaderEvent | UnreadableBatch | None
+"""What `ReaderClient.poll` returns."""
+
+
 class ReaderClient(ABC):
     """A consumer without a group that reads partitions from given offsets.  Used by one thread at a time.
 
@@ -92,7 +117,7 @@ class ReaderClient(ABC):
         """Stop fetching a partition, and drop its fetched records."""
 
     @abstractmethod
-    def poll(self, ends: Mapping[TopicPartition, int], wait_s: float) -> Records | ReaderEvent | None:
+    def poll(self, ends: Mapping[TopicPartition, int], wait_s: float) -> Polled:
         """Return the next records below these offsets, or the next event; None if nothing comes within `wait_s`.
 
         A batch has at most `MAX_BATCH_RECORDS` records, and `MAX_BATCH_BYTES` of data unless it is a single record.
@@ -140,13 +165,6 @@ class ReaderClient(ABC):
     def text_of(self, error: KafkaError) -> str:
         """Return the error's name and librdkafka's text, without secrets."""
         return client_text(f"{error.name()}: {error.str()}", self._config)
-
-
-class OpenLibrdkafka(Protocol):
-    """Opens a client of librdkafka."""
-
-    def __call__(self, *, patient: bool = False, without_rack: bool = False) -> ReaderClient:
-        """Open a client.  A patient one lets brokers wait long for records.  One without rack reads from leaders."""
 
 
 def note(errors: dict[int, KafkaError], error: KafkaError) -> None:

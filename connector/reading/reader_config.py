@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pyspark_kafka_group.cluster.properties.client_config import client_properties
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind
 
-_SHORT_WAIT_MS, _LONG_WAIT_MS = 20, 4000
+_SHORT_WAIT_MS = 20
 _FETCH_BYTES = 52_428_800  # librdkafka's default of fetch.max.bytes
 
 
@@ -42,25 +42,20 @@ def reader_config(kafka_properties: Mapping[str, str], group_id: str) -> dict[st
     return {"client.id": reader_name, **client_properties(ClientKind.READER, kafka_properties), "group.id": reader_name}
 
 
-def librdkafka_config(
-    config: Mapping[str, str], *, patient: bool = False, without_rack: bool = False
-) -> dict[str, str]:
+def librdkafka_config(config: Mapping[str, str]) -> dict[str, str]:
     """Return the configuration of librdkafka for a range reader.
 
     Parameters
     ----------
     config
         The result of `reader_config`.
-    patient
-        Whether a broker may hold a request without records for long.  Use it only if existing records do not come:
-        before Kafka 3.8 (KIP-1018), a broker must find records in tiered storage within this time.  But a range that
-        ends in control records or a compacted gap ends only with the end of the partition, after this time.
-    without_rack
-        Whether to leave out ``client.rack``, so that leaders name no follower.
+
+    Notes
+    -----
+    A range that ends in control records or a compacted gap ends only with the end of the partition, which a broker
+    reports after ``fetch.wait.max.ms``.
     """
-    settings = {"fetch.wait.max.ms": str(_LONG_WAIT_MS if patient else _SHORT_WAIT_MS), **config}
+    settings = {"fetch.wait.max.ms": str(_SHORT_WAIT_MS), **config}
     if "receive.message.max.bytes" in config:  # librdkafka refuses less than this and 512 bytes
         settings.setdefault("fetch.max.bytes", str(min(_FETCH_BYTES, int(config["receive.message.max.bytes"]) - 512)))
-    if without_rack:
-        settings.pop("client.rack", None)
     return settings

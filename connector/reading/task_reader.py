@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.client_cache import CONSUMERS
 from pyspark_kafka_group.reading.range_reader import WAIT_S, Idle, RangeReader, ReadOptions, broker_error
-from pyspark_kafka_group.reading.reader_client import ReaderClient, Records
+from pyspark_kafka_group.reading.reader_client import ReaderClient, Records, UnreadableBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +36,7 @@ def read_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """Read the records of one range of each topic-partition.
 
-    Skips offsets without a record (see `range_reader`).  librdkafka retries after transient errors of brokers, until
+    Skips offsets without a record (see `range_reader`).  The client retries after transient errors of brokers, until
     ``options.timeout_s`` has passed without progress.
 
     Parameters
@@ -66,8 +66,8 @@ def read_ranges(
         If an error would not disappear with a retry.
     OptionError
         If librdkafka refuses a property of `client_config`.
-    DataError
-        If the headers of a record cannot be read.
+    UnreadableBatchError, RecordBatchTooLargeError
+        If a record batch cannot be read, unless ``options.fail_on_data_loss`` is off and its end is known.
     UnexpectedRecordError
         If a record comes that was not requested.  This is a bug.
 
@@ -106,6 +106,9 @@ def read_with(
                 yield found.batch
             client.errors.clear()
             idle.restart()
+            concerned = [readers[found.tp]]
+        elif isinstance(found, UnreadableBatch):
+            readers[found.tp].on_unreadable(found)
             concerned = [readers[found.tp]]
         else:
             concerned = [readers[found.tp]] if found is not None and found.tp in readers else [*readers.values()]

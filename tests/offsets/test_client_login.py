@@ -13,13 +13,11 @@ import pytest
 from pyspark_kafka_group.offsets.client_login import (
     client_text,
     needs_renewals,
-    token_feed,
     with_tokens,
-    without_provider,
 )
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
 from pyspark_kafka_group.wire import token_cache, token_providers
-from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, Token
+from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG
 
 GIVEN = {"client.id": "it", PROVIDER: "shop_tokens:token", PROVIDER_CONFIG: "of-the-vault"}
 HIDDEN = "Failed to acquire SASL OAUTHBEARER token: OAuth callback raised exception"
@@ -48,8 +46,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 def test_without_a_provider_nothing_changes() -> None:
     given = {"client.id": "it", PROVIDER_CONFIG: "principal=me"}
-    assert with_tokens(given) == without_provider(given) == given
-    assert token_feed(given) is None
+    assert with_tokens(given) == given
     assert not needs_renewals(given)
 
 
@@ -61,17 +58,15 @@ def test_a_client_gets_a_callback_in_place_of_the_provider(answers: list[Any]) -
     assert "of-the-vault" not in repr(found)
     assert answers == [], "asked at once, so that the cause of a failure is known"
     assert found["oauth_cb"]("") == ("first", ends, "me", {"pool": "a"})
-    assert without_provider(GIVEN) == {"client.id": "it"}
     assert needs_renewals(GIVEN)
 
 
 def test_a_failing_provider_is_an_error_with_its_cause(answers: list[Any]) -> None:
-    for build in (with_tokens, token_feed):
-        answers.append(ValueError("of-the-vault is sealed"))
-        with pytest.raises(AuthenticationError, match=r"^Option 'kafka\.sasl.*'shop_tokens:token' .*\[redacted\] is"):
-            build(GIVEN)
-        with pytest.raises(OptionError, match=r"^Option 'kafka\.sasl\.oauthbearer\.provider': .*cannot import"):
-            build({**GIVEN, PROVIDER: "no_such_module:token"})
+    answers.append(ValueError("of-the-vault is sealed"))
+    with pytest.raises(AuthenticationError, match=r"^Option 'kafka\.sasl.*'shop_tokens:token' .*\[redacted\] is"):
+        with_tokens(GIVEN)
+    with pytest.raises(OptionError, match=r"^Option 'kafka\.sasl\.oauthbearer\.provider': .*cannot import"):
+        with_tokens({**GIVEN, PROVIDER: "no_such_module:token"})
 
 
 def test_a_client_begins_while_the_network_is_away(answers: list[Any]) -> None:
@@ -80,41 +75,6 @@ def test_a_client_begins_while_the_network_is_away(answers: list[Any]) -> None:
     with pytest.raises(ConnectionError, match="away"):
         callback("")
     assert callback("")[:1] == ("first",)
-
-
-def test_a_client_without_a_callback_gets_each_token_once(answers: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark_kafka_group.offsets.client_login._RETRY_S", 0.05)
-    answers += [("first", time.time() + 1), ("second", time.time() + 60)]
-    feed = token_feed(GIVEN)
-    assert feed is not None
-    first = feed.due()
-    assert isinstance(first, Token)
-    assert first.text == "first"
-    assert feed.due() is None
-    time.sleep(0.85)
-    second = feed.due()
-    assert isinstance(second, Token)
-    assert second.text == "second"
-    assert feed.due() is None
-
-
-def test_a_client_without_a_callback_hears_why_there_is_no_token(
-    answers: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pyspark_kafka_group.offsets.client_login._RETRY_S", 0.05)
-    answers += [("first", time.time() + 0.2)]
-    feed = token_feed(GIVEN)
-    assert feed is not None
-    time.sleep(0.25)
-    answers += [ValueError("sealed"), ("second", time.time() + 60)]
-    problem = feed.due()
-    assert isinstance(problem, str)
-    assert "failed with ValueError: sealed" in problem
-    assert feed.due() is None, "not at once"
-    time.sleep(0.1)
-    second = feed.due()
-    assert isinstance(second, Token)
-    assert second.text == "second"
 
 
 def test_a_text_about_a_login_has_the_cause_and_others_do_not(answers: list[Any]) -> None:

@@ -241,6 +241,13 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
         "Otherwise correct the producer. Then delete the log up to the end of this batch with "
         "kafka-delete-records.sh, and set failOnDataLoss=false to skip the deleted records.",
     ),
+    (
+        errors.UnreadableBatchError(
+            topic="orders", partition=3, offset=5, until=9, reason="it cannot be decompressed (it is cut off)"
+        ),
+        "orders-3: offsets [5, 9) cannot be read: it cannot be decompressed (it is cut off). Correct the producer or "
+        "the broker's disk, and set failOnDataLoss=false to continue without these records.",
+    ),
     (errors.BrokerError("no broker answers"), "no broker answers"),
     (errors.AuthenticationError("wrong password"), "wrong password"),
     (errors.AssignmentTimeoutError("nothing in 60 s"), "nothing in 60 s"),

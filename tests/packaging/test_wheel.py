@@ -94,7 +94,7 @@ def test_wheel_has_the_accelerated_reader_for_every_python_from_3_11_on(wheel: z
 
 def test_without_a_compiler_the_wheel_is_built_all_the_same(wheel_without_compiler: zipfile.ZipFile) -> None:
     assert LIBRARY not in wheel_without_compiler.namelist()
-    assert f"{PACKAGE}/reading/librdkafka_client.py" in wheel_without_compiler.namelist()
+    assert f"{PACKAGE}/reading/direct_client.py" in wheel_without_compiler.namelist()
 
 
 def test_a_new_module_in_a_new_folder_needs_no_other_change(

@@ -67,7 +67,7 @@ def test_the_wheel_for_anything_else_has_no_library(sdist: Path, tmp_path: Path)
     assert wheel.name.endswith("-py3-none-any.whl")
     assert check(wheel) == "nothing, and reads more slowly"
     names = zipfile.ZipFile(wheel).namelist()
-    assert "pyspark_kafka_group/reading/librdkafka_client.py" in names
+    assert "pyspark_kafka_group/reading/direct_client.py" in names
     assert [name for name in names if name.endswith((".so", ".c", ".h"))] == []
 
 

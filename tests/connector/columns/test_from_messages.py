@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -20,7 +23,6 @@ from hypothesis import strategies as st
 
 from pyspark_kafka_group.columns.from_messages import Columns, RecordBatchBuilder, collect
 from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema
-from pyspark_kafka_group.offsets.errors import DataError
 
 TOPIC, PARTITION = "orders", 7
 MAX_RECORDS = 100
@@ -188,21 +190,40 @@ def test_collect_of_an_event_alone_is_empty() -> None:
     assert collect([event(KafkaError._ALL_BROKERS_DOWN, 0)], include_headers=True) == Columns()
 
 
-class UndecodableHeaders:
-    """A record with a header key that is not UTF-8, as confluent-kafka 2.16 presents it."""
+class CHeaders:
+    """A record whose headers are decoded as confluent-kafka 2.16 does it: by ``PyUnicode_FromString``."""
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, offset: int, *keys: bytes) -> None:
         self._record = record(offset)
+        self._keys = keys
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._record, name)
 
-    def headers(self) -> None:
-        raise SystemError("returned a result with an exception set")
+    def headers(self) -> list[tuple[str, bytes]]:
+        decode = ctypes.pythonapi.PyUnicode_FromString
+        decode.restype, decode.argtypes = ctypes.py_object, [ctypes.c_char_p]
+        return [(decode(key), b"v") for key in self._keys]
 
 
-def test_a_header_key_that_cannot_be_decoded_is_an_error_that_names_record_and_option() -> None:
-    messages = cast("list[Message]", [record(3), UndecodableHeaders(4)])
-    with pytest.raises(DataError, match=r"orders-7: the record at offset 4 .* includeHeaders=false"):
-        collect(messages, include_headers=True)
-    assert collect(messages, include_headers=False).offsets == [3, 4]
+def test_header_keys_that_are_not_utf_8_have_replacement_characters() -> None:
+    """As in the direct client, and in Spark's own source.  Regression: such a record was an error."""
+    keys = b"k\xffy", b"key", b"\xe2\x82", "\u20ac".encode()
+    columns = collect(cast("list[Message]", [CHeaders(4, *keys)]), include_headers=True)
+    assert columns.headers == [[(key.decode(errors="replace"), b"v") for key in keys]]
+    with pytest.raises(UnicodeDecodeError):
+        CHeaders(4, *keys).headers()
+    with pytest.raises(UnicodeDecodeError):
+        b"\xff".decode()
+
+
+def test_other_threads_decode_strictly_meanwhile() -> None:
+    def decode() -> list[tuple[str, bytes]]:
+        with ThreadPoolExecutor(1) as other, pytest.raises(UnicodeDecodeError):
+            other.submit(b"\xff".decode).result()
+        return []
+
+    message = SimpleNamespace(
+        error=lambda: None, key=bytes, value=bytes, offset=lambda: 1, timestamp=lambda: (1, 1), headers=decode
+    )
+    assert collect(cast("list[Message]", [message]), include_headers=True).headers == [[]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import platform
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -19,12 +19,13 @@ from pyspark_kafka_group.columns.constant_columns import ConstantColumns
 from pyspark_kafka_group.columns.record_batches import (
     BATCHES,
     BatchReader,
-    LargeBatchError,
     UnreadableError,
     whole_batches,
 )
 from pyspark_kafka_group.columns.schema import COLUMNS, arrow_schema
-from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.reading.message_client import MessageClient
+from pyspark_kafka_group.reading.reader_client import Records
 from tests.connector.columns.batches import (
     ABORT,
     COMMIT,
@@ -38,7 +39,7 @@ from tests.connector.columns.batches import (
 )
 from tests.connector.columns.test_from_messages import PARTITION, TOPIC, UNHURRIED, data, headers, record
 from tests.connector.reading.clients import need_native_library
-from tests.connector.reading.test_librdkafka_client import plain
+from tests.connector.reading.test_range_reader import ScriptedConsumer
 
 TP = TopicPartition(TOPIC, PARTITION)
 FAR = 2**63 - 1
@@ -48,6 +49,16 @@ FAR = 2**63 - 1
 def library() -> ctypes.CDLL:
     need_native_library()
     return cast(ctypes.CDLL, BATCHES.library)
+
+
+def plain(messages: list[Message], columns: tuple[str, ...], start: int = 0, until: int = FAR) -> pa.Table:
+    client = MessageClient({}, cast(Any, ScriptedConsumer(script=messages)))
+    client.assign({TP: OffsetRange(Offset(start), Offset(FAR))}, columns)
+    batches = []
+    while start < until and isinstance(found := client.poll({TP: until}, 0.0), Records):
+        start = found.position
+        batches += [found.batch] if found.batch is not None else []
+    return pa.Table.from_batches(batches, arrow_schema(columns))
 
 
 class Reading:
@@ -70,6 +81,7 @@ class Reading:
         self.follows = NOTHING
         self.next_offset = start
         self.pieces: list[int] = []
+        self.unreadable: tuple[int, int | None] | None = None
         pieces = whole_batches(
             library,
             memoryview(fetched),
@@ -96,6 +108,7 @@ class Reading:
                     self.batches[-1].validate(full=True)
                 self.follows = chunk.follows
                 if chunk.follows != NOTHING:
+                    self.unreadable = chunk.other_offset, piece.end_of(chunk.other_offset)
                     break
                 reader.drop()
         finally:
@@ -183,7 +196,6 @@ def changed(batch: bytes, field: tuple[int, int], value: int, *, checksum: bool 
         (LAST_DELTA, -(2**31), "corrupt"),
         (BASE_OFFSET, -1, "corrupt"),
         (BASE_OFFSET, 2**63 - 1, "corrupt"),
-        (BASE_OFFSET, 1, "below the end of the previous"),  # would deliver its records twice
         (LENGTH, -12, "corrupt"),  # a batch without any bytes
         (LENGTH, 48, "corrupt"),
         (LENGTH, -(2**31), "corrupt"),
@@ -192,8 +204,10 @@ def changed(batch: bytes, field: tuple[int, int], value: int, *, checksum: bool 
 def test_a_batch_that_would_lead_nowhere_or_back_is_an_error(field: tuple[int, int], value: int, kind: str) -> None:
     """Regression: the reader fetched without end, or delivered records twice."""
     good, bad = batch_of(several(0, 3)), changed(batch_of(several(3, 3)), field, value)
+    read = Reading(good + bad)
+    assert (read.offsets, read.next_offset) == ([0, 1, 2], 3), "what comes before it is read"
     with pytest.raises(UnreadableError, match=kind):
-        Reading(good + bad)
+        Reading(bad, start=3)
 
 
 def test_batches_from_before_the_position_are_passed_over() -> None:
@@ -215,10 +229,16 @@ def test_a_gap_beyond_the_end_of_the_log_is_an_error() -> None:
     """
     log = b"".join(batch_of(several(first, 3)) for first in (0, 3))
     far = changed(batch_of(several(6, 3)), BASE_OFFSET, 2**40, checksum=False)
+    assert Reading(log + far, until=9, log_end=9).next_offset == 6
     with pytest.raises(UnreadableError, match="beyond the end of the log at offset 1099511627776"):
-        Reading(log + far, until=9, log_end=9)
-    with pytest.raises(UnreadableError, match="beyond the end of the log"):
         Reading(far, start=6, until=9, log_end=9)
+
+
+def test_a_batch_that_goes_back_is_not_read_twice() -> None:
+    """Regression: its records were delivered twice."""
+    good, bad = batch_of(several(0, 3)), changed(batch_of(several(3, 3)), BASE_OFFSET, 1)
+    read = Reading(good + bad)
+    assert (read.offsets, read.next_offset) == ([0, 1, 2], 3)
 
 
 def test_records_that_are_written_while_the_broker_answers_are_read() -> None:
@@ -290,7 +310,7 @@ def test_whatever_the_batches_say_a_reader_moves_and_never_goes_back(
     for check_crcs in (True, False):
         try:
             read = Reading(bytes(fetched), start=start, until=until, check_crcs=check_crcs)
-        except (UnreadableError, LargeBatchError):
+        except UnreadableError:
             continue
         assert read.offsets == sorted(set(read.offsets))
         assert all(start <= offset < until for offset in read.offsets)
@@ -445,24 +465,34 @@ def test_a_batch_that_was_compacted_away_still_counts_as_read() -> None:
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_data_that_cannot_be_decompressed_is_an_error(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, after = batch_of(several(0, 3)), batch_of(several(6, 3))
     monkeypatch.setattr("tests.connector.columns.batches.compress", lambda codec, data: b"\xff" * 20)
-    with pytest.raises(UnreadableError, match="cannot be decompressed"):
-        Reading(batch_of(several(0, 3), codec=codec))
+    bad = batch_of(several(3, 3), codec=codec, producer=7, attributes=TRANSACTIONAL)
+    read = Reading(before + bad)
+    assert (read.offsets, read.follows, read.unreadable) == ([0, 1, 2], EVENT, (3, 6))
+    read = Reading(before + bad + after, aborted=(7, 3))
+    assert read.offsets == [0, 1, 2, 6, 7, 8], "nobody misses an aborted transaction"
 
 
 def test_a_wrong_checksum_is_an_error_with_the_offset() -> None:
     good, bad = batch_of(several(0, 3)), bytearray(batch_of(several(3, 3)))
     bad[-1] ^= 1
-    with pytest.raises(UnreadableError, match="corrupt record batch at offset 3"):
-        Reading(good + bad)
+    assert Reading(good + bytes(bad)).offsets == [0, 1, 2]
+    with pytest.raises(UnreadableError, match="corrupt record batch at offset 3") as error:
+        Reading(bytes(bad), start=3)
+    assert (error.value.until, error.value.is_old) == (6, False)
+    with pytest.raises(UnreadableError) as error:
+        Reading(bytes(bad) + batch_of(several(5, 3)), start=3)
+    assert error.value.until is None, "the next batch contradicts it"
 
 
 @pytest.mark.parametrize("magic", [0, 1, 3])
 def test_another_format_is_an_error(magic: int) -> None:
     batch = bytearray(batch_of(several(0, 3)))
     batch[16] = magic
-    with pytest.raises(UnreadableError, match="format"):
+    with pytest.raises(UnreadableError, match="format") as error:
         Reading(bytes(batch))
+    assert error.value.is_old is (magic < 2)
 
 
 @pytest.mark.parametrize(

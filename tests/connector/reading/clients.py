@@ -9,8 +9,6 @@ import pytest
 
 from pyspark_kafka_group.columns.chunk_reader import CHUNKS
 from pyspark_kafka_group.columns.native_library import READER_OVERRIDE
-from pyspark_kafka_group.offsets.errors import KafkaGroupError
-from pyspark_kafka_group.reading import direct_client, librdkafka_client
 from pyspark_kafka_group.reading.client_cache import CONSUMERS
 from pyspark_kafka_group.reading.direct_client import DirectClient
 from tests.missing_tools import skip_without
@@ -24,36 +22,14 @@ def need_native_library() -> None:
         pytest.fail("the accelerated reader was not built although there is a C compiler")
 
 
-@pytest.fixture(params=["direct", "native", "python"])
+@pytest.fixture(params=["direct", "python"])
 def any_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Read with one client after the other.
-
-    The direct client must not leave the reading to librdkafka.  With the mark ``librdkafka_takes_over`` it must, and
-    with ``maybe=True`` it may.
-    """
+    """Read with one client after the other.  The direct client must not leave the reading to the other one."""
     kind: str = request.param
     CONSUMERS.close_idle()
-    if kind != "python":
+    if kind == "direct":
         need_native_library()
-    monkeypatch.setenv(READER_OVERRIDE, {"direct": "", "native": "librdkafka", "python": "off"}[kind])
-    librdkafka_client._missing.cache_clear()
-    given_up: list[Exception] = []
-    fall_back = DirectClient._fall_back
-
-    def note(client: DirectClient, reason: Exception) -> None:
-        try:
-            fall_back(client, reason)
-        finally:
-            if client._librdkafka_reads or isinstance(reason, KafkaGroupError):  # otherwise it gave up only followers
-                given_up.append(reason)
-
-    monkeypatch.setattr(DirectClient, "_fall_back", note)
-    marker = request.node.get_closest_marker("librdkafka_takes_over")
-    if marker:
-        monkeypatch.setattr(direct_client, "_PATIENCE_S", 0.2)  # shorten the wait for a silent broker
+        monkeypatch.setattr(DirectClient, "_fall_back", lambda _, reason: pytest.fail(f"it falls back: {reason}"))
+    monkeypatch.setenv(READER_OVERRIDE, {"direct": "", "python": "off"}[kind])
     yield kind
     CONSUMERS.close_idle()
-    monkeypatch.undo()
-    librdkafka_client._missing.cache_clear()
-    if kind == "direct" and not (marker and marker.kwargs.get("maybe")):
-        assert bool(given_up) == bool(marker), given_up or "librdkafka did not take over"

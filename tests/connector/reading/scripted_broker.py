@@ -1,4 +1,4 @@
-"""Brokers in this process that answer fetches as a test says, and a librdkafka client that only records its calls."""
+"""Brokers in this process that answer fetches as a test says, and another client that only records its calls."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from typing import Any, cast
 from confluent_kafka import KafkaError
 
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
-from pyspark_kafka_group.reading.direct_client import DirectClient, direct_settings
+from pyspark_kafka_group.reading.direct_client import DirectClient
+from pyspark_kafka_group.reading.fetching import direct_settings
 from pyspark_kafka_group.reading.leader_search import SearchTimings
-from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records
+from pyspark_kafka_group.reading.reader_client import Polled, ReaderClient, Records
 from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.fields import Reader, Writer
-from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata
+from pyspark_kafka_group.wire.topic_requests import LOG_START, ClusterMetadata, ListedOffset, ListOffsets, Metadata
 from pyspark_kafka_group.wire.types import Address
 from tests.connector.columns.batches import batch_of
 from tests.connector.columns.test_from_messages import record
@@ -73,6 +74,8 @@ class Cluster:
         How often a client has searched for the leader.
     newest_fetch : int
         The newest version of Fetch that the brokers speak.
+    log_start, log_end : int
+        The answers about the log.
     download_s : float
         How long a large answer takes after its first bytes.
     """
@@ -85,7 +88,8 @@ class Cluster:
         self.newest_fetch = protocol.FETCH_WITH_RACK
         self.download_s = 0.0
         self._batches = batches
-        self._log_end = log_end
+        self.log_start = 0
+        self.log_end = log_end
         self._lock = threading.Lock()
 
     def honest(self, asked: Asked) -> Answer:
@@ -93,7 +97,7 @@ class Cluster:
         rest = [batch for batch in self._batches if end_of(batch) > asked.offset]
         if not rest:
             time.sleep(0.001)  # real brokers wait for as long as the request says
-        return Answer(log_end=self._log_end, records=b"".join(rest))
+        return Answer(log_end=self.log_end, records=b"".join(rest))
 
     def connect(self, address: Address, **_more: object) -> BrokerConnection:
         """Return a connection to one of the brokers."""
@@ -176,8 +180,11 @@ class _Connection:
             return Reader(memoryview(answer))
         raise AssertionError(f"request {api} is not scripted")
 
-    def ask(self, request: Metadata) -> ClusterMetadata:
-        """Answer with the leaders."""
+    def ask(self, request: Metadata | ListOffsets) -> ClusterMetadata | dict[TopicPartition, ListedOffset]:
+        """Answer with the leaders, or with the beginning or the end of the log."""
+        if isinstance(request, ListOffsets):
+            at = self._cluster.log_start if request.at == LOG_START else self._cluster.log_end
+            return {tp: ListedOffset(0, at) for tp in request.partitions}
         out = Writer(flexible=False)
         request.write(out, Metadata.api.oldest)
         return request.read(Reader(memoryview(self._cluster.metadata(bytes(out)))), Metadata.api.oldest)
@@ -189,13 +196,11 @@ class _Connection:
         self._closed = True
 
 
-class Librdkafka(ReaderClient):
+class Fallback(ReaderClient):
     """Records the ranges that it gets, and reports all of them as read."""
 
-    def __init__(self, *, patient: bool = False, without_rack: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__({})
-        self.patient = patient
-        self.without_rack = without_rack
         self.given: dict[TopicPartition, OffsetRange] = {}
 
     def assign(self, ranges: Mapping[TopicPartition, OffsetRange], columns: tuple[str, ...]) -> None:
@@ -204,7 +209,7 @@ class Librdkafka(ReaderClient):
     def unassign(self, tp: TopicPartition) -> None:
         pass
 
-    def poll(self, ends: Mapping[TopicPartition, int], wait_s: float) -> Records | ReaderEvent | None:
+    def poll(self, ends: Mapping[TopicPartition, int], wait_s: float) -> Polled:
         tp, until = next(iter(ends.items()))
         return Records(tp, None, until)
 
@@ -234,13 +239,13 @@ def log_of(count: int, *, each: int = 10, **fields: Any) -> Cluster:
 
 
 def client_of(cluster: Cluster, search: SearchTimings, /, **properties: str) -> DirectClient:
-    """Return a client of these brokers, with a librdkafka that only records its calls."""
+    """Return a client of these brokers, with a fallback that only records its calls."""
     config = reader_config({"bootstrap.servers": "bootstrap:1", **properties}, "etl")
     settings = direct_settings(config)
     assert settings is not None
-    client = DirectClient(config, settings._replace(search=search), Librdkafka)
+    client = DirectClient(config, settings._replace(search=search), Fallback)
     client._connect = cluster.connect  # type: ignore[assignment]  # not a partial, but callable in the same way
-    client._search._connect = cluster.connect
+    client._search._connect = client._questions.connect = cluster.connect
     return client
 
 

@@ -80,7 +80,7 @@ def test_an_unused_connection_is_closed_and_comes_back(
     read(client, 3, 4)
     assert eventually(lambda: brokers.connected == 0)
     read(client, 3)
-    assert client._librdkafka is None
+    assert client._fallback is None
 
 
 def test_of_many_connections_those_used_last_are_kept(brokers: SocketBrokers, client: DirectClient) -> None:

@@ -1,4 +1,4 @@
-"""When readers fetch directly, and how they leave the rest to librdkafka."""
+"""When readers fetch directly, and which client reads if they cannot."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from typing import cast
 import pytest
 from confluent_kafka import KafkaError
 
+from pyspark_kafka_group.columns import native_library
+from pyspark_kafka_group.columns.chunk_reader import CHUNKS
+from pyspark_kafka_group.columns.native_library import READER_OVERRIDE
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.reading import client_cache
 from pyspark_kafka_group.reading.client_cache import open_client
 from pyspark_kafka_group.reading.direct_client import DirectClient, open_direct_client
 from pyspark_kafka_group.reading.fetcher import Failed, Fetcher, FetchRange, FetchSettings
 from pyspark_kafka_group.reading.leader_search import Rack
-from pyspark_kafka_group.reading.reader_client import ReaderClient, Records
+from pyspark_kafka_group.reading.message_client import MessageClient
+from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records
 from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
@@ -66,7 +71,7 @@ def read(client: ReaderClient, *tps: TopicPartition, start: int = 0, until: int)
 
 
 def fetches_itself(client: DirectClient) -> bool:
-    return bool(client._fetchers) and client._librdkafka is None
+    return bool(client._fetchers) and client._fallback is None
 
 
 def test_whole_ranges_are_read_without_librdkafka(kafka: MockKafka, client: DirectClient) -> None:
@@ -90,31 +95,29 @@ def test_little_room_for_what_is_fetched_ahead_slows_reading_and_loses_nothing(
     client.close()
 
 
-def test_silence_is_left_to_librdkafka(
-    kafka: MockKafka, client: DirectClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    monkeypatch.setattr(client, "_patience_s", 0.1)
+def test_slow_answers_are_waited_for(kafka: MockKafka, client: DirectClient) -> None:
     topic = filled_topic(kafka, numbered(100))
     kafka.set_round_trip_ms(1, 200)
     try:
         assert read(client, TopicPartition(topic, 0), until=100) == numbered(100)
     finally:
         kafka.set_round_trip_ms(1, 0)
-    assert "librdkafka reads from now on, which is slower, for at least 30 s: nothing has come" in caplog.text
-    assert client._librdkafka is not None
-    assert client._librdkafka._config["fetch.wait.max.ms"] == "20"
+    assert fetches_itself(client)
 
 
-def test_after_a_rest_it_fetches_again(kafka: MockKafka, client: DirectClient) -> None:
+@pytest.mark.parametrize("error", [KafkaError.UNKNOWN, KafkaError.REQUEST_TIMED_OUT, KafkaError.NETWORK_EXCEPTION])
+def test_an_error_that_passes_is_told_and_retried(kafka: MockKafka, client: DirectClient, error: int) -> None:
+    """Regression: librdkafka read for 30 s."""
     tp = TopicPartition(filled_topic(kafka, numbered(100)), 0)
-    kafka.push_errors(FETCH, KafkaError.UNKNOWN)
+    kafka.push_errors(FETCH, error)
+    client.assign({tp: OffsetRange(Offset(0), Offset(100))}, ("value",))
+    while (found := client.poll({tp: 100}, 0.1)) is None:
+        pass
+    assert isinstance(found, ReaderEvent)
+    assert (found.tp, found.error.code()) == (tp, error)
+    client.unassign_all()
     assert read(client, tp, until=100) == numbered(100)
-    assert read(client, tp, until=100) == numbered(100)
-    assert not client._fetchers, "it does not rest"
-    client._back_off_until = Deadline.after(0)
-    assert read(client, tp, until=100) == numbered(100)
-    assert client._fetchers
+    assert fetches_itself(client)
 
 
 def test_what_is_fetched_and_not_read_any_more_leaves_no_trace(kafka: MockKafka, client: DirectClient) -> None:
@@ -142,10 +145,46 @@ def test_a_connection_that_broke_between_two_readings_is_made_anew(kafka: MockKa
 @pytest.mark.parametrize(("written", "checks"), [("true", True), ("1", True), ("False", False), ("0", False)])
 def test_checksums_are_checked_unless_that_is_turned_off(written: str, checks: bool) -> None:
     config = reader_config({"bootstrap.servers": "127.0.0.1:1", "check.crcs": written}, "g")
-    client = open_direct_client(config, lambda **_: pytest.fail("not now"))
-    assert isinstance(client, DirectClient)
+    client = open_direct_client(config, lambda: pytest.fail("not now"))
     assert client._settings.check_crcs is checks
     client.close()
+
+
+@pytest.mark.logs_errors("FAIL .*Connection refused")
+@pytest.mark.parametrize(
+    ("reason", "level", "text"),
+    [
+        ("switch", "INFO", "KAFKA_GROUP_ACCELERATOR is off"),
+        ("library", "WARNING", "its C library is missing"),
+    ],
+)
+def test_without_the_library_the_other_client_reads_and_that_is_told_once(
+    reason: str, level: str, text: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if reason == "switch":
+        monkeypatch.setenv(READER_OVERRIDE, "off")
+    else:
+        monkeypatch.setitem(CHUNKS.__dict__, "_found", "its C library is missing")
+    client_cache._say_once.cache_clear()
+    with caplog.at_level("INFO", "pyspark_kafka_group.reading"):
+        for _ in range(2):
+            client = open_client(reader_config({"bootstrap.servers": "127.0.0.1:1"}, "g"))
+            assert isinstance(client, MessageClient)
+            client.close()
+    client_cache._say_once.cache_clear()
+    (told,) = [line for line in caplog.records if "slower" in line.getMessage()]
+    assert (told.levelname, told.getMessage()) == (level, f"Reading through Python objects, which is slower: {text}.")
+
+
+@pytest.mark.parametrize(("origin", "why"), [(None, "is missing"), (__file__, "cannot be loaded (")])
+def test_where_the_library_is_missing_the_warning_tells_the_remedy(
+    origin: str | None, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_library, "find_spec", lambda _name: SimpleNamespace(origin=origin) if origin else None)
+    found = native_library._library.__wrapped__()
+    assert isinstance(found, str)
+    assert found.startswith(f"its C library {why}")
+    assert found.endswith("with `pip install --force-reinstall --no-deps --no-cache-dir`")
 
 
 def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more() -> None:
@@ -191,10 +230,10 @@ def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more()
     assert (requests, delivered) == ([], [])
 
 
-def test_what_librdkafka_must_not_do_either_is_an_error(
+def test_a_login_that_was_stopped_is_an_error_at_once(
     kafka: MockKafka, client: DirectClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An example is a login that would reveal the password.  librdkafka would complete it."""
+    """It would reveal the password.  librdkafka would complete it."""
     tp = TopicPartition(filled_topic(kafka, numbered(10)), 0)
     refusal = StoppedLoginError("too few iterations")
 
@@ -209,7 +248,7 @@ def test_what_librdkafka_must_not_do_either_is_an_error(
     client.unassign_all()
     with pytest.raises(AuthenticationError, match="too few"):
         read(client, tp, until=10)  # during the fetch
-    assert client._librdkafka is None
+    assert client._fallback is None
 
 
 def test_a_worker_that_reads_directly_does_not_load_librdkafka(kafka: MockKafka) -> None:

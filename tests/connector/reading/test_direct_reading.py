@@ -13,22 +13,31 @@ from collections.abc import Iterator
 from typing import cast
 
 import pytest
+from confluent_kafka import KafkaException
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_kafka_group.columns import record_batches
-from pyspark_kafka_group.offsets.errors import RecordBatchTooLargeError
+from pyspark_kafka_group.offsets.errors import RecordBatchTooLargeError, UnreadableBatchError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading import direct_client, leader_search, range_reader
-from pyspark_kafka_group.reading.direct_client import DirectClient, direct_settings
+from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.fetcher import Failed, Fetcher, FetchRange
+from pyspark_kafka_group.reading.fetching import direct_settings
 from pyspark_kafka_group.reading.leader_search import SearchTimings
-from pyspark_kafka_group.reading.reader_client import Records
+from pyspark_kafka_group.reading.range_reader import ReadOptions
+from pyspark_kafka_group.reading.reader_client import ReaderEvent, UnreadableBatch
 from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.reading.task_reader import read_with
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
-from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.types import Address, LargeResponseError
-from tests.connector.columns.batches import batch_of, compress
+from pyspark_kafka_group.wire.types import (
+    Address,
+    LargeResponseError,
+    ProtocolError,
+    RefusedCredentialsError,
+    UnsupportedVersionError,
+)
+from tests.connector.columns.batches import batch_of, compress, crc32c
 from tests.connector.columns.test_from_messages import record
 from tests.connector.reading.clients import need_native_library
 from tests.connector.reading.scripted_broker import (
@@ -38,13 +47,13 @@ from tests.connector.reading.scripted_broker import (
     Answer,
     Asked,
     Cluster,
-    Librdkafka,
+    Fallback,
     client_of,
     log_of,
 )
 
 TP = TopicPartition("orders", 0)
-NOT_LEADER, OUT_OF_RANGE = 6, 1
+NOT_LEADER = 6
 
 
 @pytest.fixture(autouse=True)
@@ -58,28 +67,48 @@ FAST = SearchTimings(pause_s=0.001, longest_pause_s=0.01)
 
 
 class Reading:
-    """A range that is read to its end.  Records what the direct reader has read, and what it left to librdkafka."""
+    """A range that is read to its end, or to an unreadable batch.
 
-    def __init__(self, client: DirectClient, until: int, *, start: int = 0, patience_s: float = 20) -> None:
+    Attributes
+    ----------
+    offsets : list of int
+        What the direct reader has read.
+    events : list of str
+        The events, by librdkafka's names of their errors.
+    unreadable : UnreadableBatch or None
+        The batch that cannot be read.
+    left : OffsetRange or None
+        What the direct reader has left to the other client.
+    """
+
+    def __init__(
+        self, client: DirectClient, until: int, *, start: int = 0, patience_s: float = 20, most_events: int = 1000
+    ) -> None:
         self.offsets: list[int] = []
+        self.events: list[str] = []
+        self.unreadable: UnreadableBatch | None = None
         self.left: OffsetRange | None = None
-        self.patient: bool | None = None
         position = start
         deadline = time.monotonic() + patience_s
         client.assign({TP: OffsetRange(Offset(start), Offset(until))}, ("offset",))
-        while position < until:
+        while position < until and len(self.events) < most_events:
             assert time.monotonic() < deadline, "reading does not end"
             found = client.poll({TP: until}, 0.05)
             if found is None:
                 continue
-            assert isinstance(found, Records)
+            if isinstance(found, ReaderEvent):
+                self.events.append(found.error.name())
+                continue
+            if isinstance(found, UnreadableBatch):
+                assert found.start >= position
+                self.unreadable = found
+                break
             assert found.position > position, "a reader must move, and must not go back"
             position = found.position
             if found.batch is not None:
                 self.offsets += found.batch.column("offset").to_pylist()
-        if isinstance(client._librdkafka, Librdkafka):
-            self.left = client._librdkafka.given.get(TP)
-            self.patient = client._librdkafka.patient
+        if isinstance(client._fallback, Fallback):
+            self.left = client._fallback.given.get(TP)
         client.unassign_all()
 
     @property
@@ -203,23 +232,111 @@ def test_a_leader_that_refuses_for_a_moment_is_asked_again_after_a_pause() -> No
     assert read.offsets == list(range(20))
 
 
-def test_a_partition_that_finds_no_leader_is_left_to_librdkafka_in_the_end() -> None:
+def test_a_partition_that_finds_no_leader_is_searched_for_with_pauses() -> None:
+    """The range reader decides when to stop."""
     cluster = log_of(2)
-    cluster.answer = lambda _asked: Answer(error=NOT_LEADER)
+    cluster.leader = None
     with reader(cluster) as client:
-        read = Reading(client, 20)
-    assert read.left == OffsetRange(Offset(0), Offset(20))
-    assert len(cluster.asked) <= leader_search._MAX_LEADERLESS
-    assert cluster.looks <= leader_search._MAX_LEADERLESS + 2
+        read = Reading(client, 20, most_events=20)
+    assert read.directly
+    assert read.events == ["LEADER_NOT_AVAILABLE"] * 20
+    assert cluster.looks <= 21
 
 
-def test_a_partition_that_does_not_exist_is_left_to_librdkafka_at_once() -> None:
+def test_a_partition_that_does_not_exist_is_told() -> None:
     cluster = log_of(2)
     cluster.leader = NO_PARTITION
     with reader(cluster) as client:
+        read = Reading(client, 20, most_events=3)
+        error = client.partition_error(TP, 1)
+    assert read.directly
+    assert read.events == ["UNKNOWN_TOPIC_OR_PART"] * 3
+    assert error is not None
+    assert error.name() == "UNKNOWN_TOPIC_OR_PART"
+
+
+@pytest.mark.parametrize("broken", [ConnectionResetError("gone"), TimeoutError("no answer"), ProtocolError("nonsense")])
+def test_a_lost_connection_is_made_again_and_nothing_is_read_twice(broken: Exception) -> None:
+    """Regression: librdkafka took over, and could not log in with Kerberos.  A rolling restart failed tasks."""
+    cluster = log_of(6)
+    failures = [broken] * 3
+
+    def answer(asked: Asked) -> Answer:
+        if asked.offset >= 30 and failures:
+            raise failures.pop()
+        found = cluster.honest(asked)
+        found.records = b"".join(cluster._batches[:3]) if asked.offset < 30 else found.records
+        return found
+
+    cluster.answer = answer
+    with reader(cluster) as client:
+        read = Reading(client, 60)
+    assert read.directly
+    assert read.offsets == list(range(60))
+    assert read.events == ["_TIMED_OUT" if isinstance(broken, TimeoutError) else "_TRANSPORT"] * 3
+
+
+def test_servers_that_do_not_answer_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = log_of(2)
+    connect, failures = cluster.connect, [ConnectionRefusedError("down")] * 3
+
+    def connecting(address: Address, **more: object) -> BrokerConnection:
+        if failures:
+            raise failures.pop()
+        return connect(address, **more)
+
+    monkeypatch.setattr(cluster, "connect", connecting)
+    with reader(cluster) as client:
         read = Reading(client, 20)
-    assert read.left == OffsetRange(Offset(0), Offset(20))
-    assert cluster.looks == 1
+        failures.append(ConnectionRefusedError("down"))
+        with pytest.raises(KafkaException, match="_TRANSPORT"):
+            client.watermarks(TP, 1)
+        assert client.watermarks(TP, 1) == (0, 20)
+    assert read.directly
+    assert read.offsets == list(range(20))
+    assert read.events == ["_TRANSPORT"] * 3
+
+
+def test_a_refused_login_is_told_so_that_it_may_pass() -> None:
+    cluster = log_of(2)
+    failures = [RefusedCredentialsError("who?")] * 2
+    connect = cluster.connect
+
+    def refusing(address: Address, **more: object) -> BrokerConnection:
+        if failures:
+            raise failures.pop()
+        return connect(address, **more)
+
+    cluster.connect = refusing  # type: ignore[method-assign]
+    with reader(cluster) as client:
+        read = Reading(client, 20)
+    assert read.offsets == list(range(20))
+    assert read.events == ["_AUTHENTICATION"] * 2
+
+
+def test_brokers_that_are_too_old_are_left_to_the_other_client() -> None:
+    cluster = log_of(2)
+    cluster.answer = lambda _asked: _raise(UnsupportedVersionError("too old"))
+    with reader(cluster) as client:
+        first, second = Reading(client, 20), Reading(client, 10)
+    assert (first.left, second.left) == (OffsetRange(Offset(0), Offset(20)), OffsetRange(Offset(0), Offset(10)))
+    assert len(cluster.asked) == 1, "the second time at once"
+
+
+def _raise(problem: Exception) -> Answer:
+    raise problem
+
+
+def test_an_answer_of_nothing_does_not_hold_the_task() -> None:
+    """Regression: a broker that answers at once, empty and with a short pause, held a task for ever."""
+    cluster = log_of(2)
+    cluster.answer = lambda _asked: Answer(throttle_ms=1)
+    with reader(cluster) as client:
+        client.assign({TP: OffsetRange(Offset(0), Offset(20))}, ("offset",))
+        for wait_s in (0.0, 0.2):
+            began = time.monotonic()
+            assert client.poll({TP: 20}, wait_s) is None
+            assert wait_s <= time.monotonic() - began < wait_s + 1
 
 
 # ------------------------------------------------------------------------------- slow brokers
@@ -246,29 +363,11 @@ def nothing_yet(_asked: Asked) -> Answer:
     return Answer(log_end=20)
 
 
-def test_after_waiting_long_librdkafka_is_given_as_much_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct_client, "_LONGEST_WAIT_MS", 1000)
-    cluster = log_of(2)
-    cluster.answer = nothing_yet
-    with reader(cluster) as client:
-        client._patience_s = 0.1
-        read = Reading(client, 20)
-        assert {asked.wait_ms for asked in cluster.asked} == {500, 1000}
-        again = Reading(client, 20)
-        cluster.answer = lambda _asked: Answer(error=OUT_OF_RANGE)
-        client._back_off_until = Deadline.after(0)
-        otherwise = Reading(client, 20)
-    assert (read.left, read.patient) == (OffsetRange(Offset(0), Offset(20)), True)
-    assert again.patient, "while direct reading rests"
-    assert otherwise.patient is False, "else the end of each range would cost this time"
-
-
-def test_a_log_that_ends_too_soon_is_not_waited_for_longer() -> None:
+def test_a_log_that_ends_too_soon_is_told() -> None:
     cluster = log_of(2)
     with reader(cluster) as client:
-        client._patience_s = 0.1
-        read = Reading(client, 50)
-    assert (read.offsets, read.left, read.patient) == (list(range(20)), OffsetRange(Offset(20), Offset(50)), False)
+        read = Reading(client, 50, most_events=2)
+    assert (read.offsets, read.events, read.directly) == (list(range(20)), ["_PARTITION_EOF"] * 2, True)
     assert {asked.wait_ms for asked in cluster.asked} == {500}
 
 
@@ -276,15 +375,81 @@ def test_what_a_user_says_about_waiting_holds() -> None:
     cluster = log_of(2)
     cluster.answer = nothing_yet
     with reader(cluster, **{"fetch.wait.max.ms": "50"}) as client:
-        client._patience_s = 0.1
-        assert not Reading(client, 20).directly
+        client.assign({TP: OffsetRange(Offset(0), Offset(20))}, ("offset",))
+        assert client.poll({TP: 20}, 0.1) is None
     assert {asked.wait_ms for asked in cluster.asked} == {50}
 
 
-# --------------------------------------------------------------------------------- batches without progress
+# ------------------------------------------------------------------------------ batches that cannot be read
 
 
-def test_batches_from_before_the_position_are_left_to_librdkafka_without_going_back() -> None:
+def unreadable_log(name: str) -> Cluster:
+    """Return a log of three batches of ten records, of which the second one cannot be read."""
+    cluster = log_of(3, codec="gzip" if name == "compression" else "none")
+    bad = bytearray(cluster._batches[1])
+    if name == "checksum":
+        bad[-1] ^= 1
+    elif name == "compression":
+        bad[63:65] = b"xx"
+    else:
+        bad[57:61] = (1000).to_bytes(4, "big")  # more records than there are
+    if name != "checksum":
+        bad[17:21] = crc32c(bytes(bad[21:])).to_bytes(4, "big")
+    cluster._batches = [cluster._batches[0], bytes(bad), cluster._batches[2]]
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "reason"),
+    [
+        ("checksum", 10, "a corrupt record batch"),
+        ("compression", 10, r"it cannot be decompressed \("),
+        ("records", 20, "a record in it is malformed"),
+    ],
+)
+def test_a_batch_that_cannot_be_read_is_an_error_or_passed_over(
+    name: str, start: int, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Regression: librdkafka took over, because of what a producer had written, and ended the query for good."""
+    tps = {TP: OffsetRange(Offset(0), Offset(30))}
+    cluster = unreadable_log(name)
+    with reader(cluster) as client:
+        strict = ReadOptions(columns=("offset",), fail_on_data_loss=True, timeout_s=20)
+        with pytest.raises(UnreadableBatchError, match=rf"^orders-0: offsets \[{start}, 20\) cannot be read: {reason}"):
+            list(read_with(client, tps, strict))
+    with reader(cluster) as client:
+        lenient = ReadOptions(columns=("offset",), fail_on_data_loss=False, timeout_s=20)
+        batches = read_with(client, tps, lenient)
+        found = [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+        assert client._fallback is None
+    assert found == [*range(start), *range(20, 30)]
+    assert f"orders-0: offsets [{start}, 20) are lost, because they cannot be read" in caplog.text
+
+
+def test_a_batch_that_was_damaged_on_its_way_is_fetched_again() -> None:
+    cluster, damaged = log_of(3), unreadable_log("checksum")._batches[1]
+    whole = cluster._batches
+    cluster.answer = lambda asked: Answer(
+        log_end=30, records=damaged if asked.offset == 10 and len(cluster.asked) < 4 else whole[asked.offset // 10]
+    )
+    with reader(cluster) as client:
+        read = Reading(client, 30)
+    assert read.unreadable is None
+    assert read.offsets == list(range(30))
+
+
+def test_a_format_from_before_kafka_0_11_is_left_to_the_other_client() -> None:
+    cluster = log_of(2)
+    old = bytearray(cluster._batches[1])
+    old[16] = 1
+    cluster._batches = [cluster._batches[0], bytes(old)]
+    with reader(cluster) as client:
+        read = Reading(client, 20)
+    assert read.offsets == list(range(10))
+    assert read.left == OffsetRange(Offset(10), Offset(20))
+
+
+def test_batches_from_before_the_position_are_an_error_without_going_back() -> None:
     """Regression: the reader moved back to the end of these batches, and delivered later records twice."""
     cluster = log_of(4)
     cluster.answer = lambda asked: (
@@ -296,31 +461,36 @@ def test_batches_from_before_the_position_are_left_to_librdkafka_without_going_b
     with reader(cluster) as client:
         read = Reading(client, 40)
     assert read.offsets == list(range(20))
-    assert read.left == OffsetRange(Offset(20), Offset(40))
+    assert read.unreadable is not None
+    assert (read.unreadable.start, read.unreadable.until) == (20, None)
 
 
-@pytest.mark.parametrize("records", [b"\0", b"\0" * 60, batch_of([record(0)])[:-1]])
-def test_a_batch_that_is_never_whole_is_left_to_librdkafka(records: bytes) -> None:
+@pytest.mark.parametrize("records", [b"\0", batch_of([record(0)])[:60], batch_of([record(0)])[:-1]])
+def test_a_batch_that_is_never_whole_is_an_error(records: bytes) -> None:
     """Regression: the reader requested the batch again and again, as fast as the broker answered."""
     cluster = log_of(2)
     cluster.answer = lambda _asked: Answer(log_end=20, records=records)
     with reader(cluster) as client:
-        assert Reading(client, 20).left == OffsetRange(Offset(0), Offset(20))
-    assert len(cluster.asked) <= 3
+        read = Reading(client, 20)
+    assert read.unreadable is not None
+    assert "never whole" in str(read.unreadable.error)
+    assert len(cluster.asked) <= 9
 
 
-def test_an_answer_for_another_partition_is_left_to_librdkafka() -> None:
+def test_an_answer_for_another_partition_is_asked_for_again() -> None:
     cluster = log_of(2)
     fetch = cluster.fetch
-    cluster.fetch = lambda *asked: fetch(*asked).replace(b"orders", b"others")  # type: ignore[method-assign]
+    cluster.fetch = lambda *asked, **more: fetch(*asked, **more).replace(b"orders", b"others")  # type: ignore[method-assign]
     with reader(cluster) as client:
-        assert Reading(client, 20).left == OffsetRange(Offset(0), Offset(20))
+        read = Reading(client, 20, most_events=2)
+    assert read.directly
+    assert read.events == ["_TRANSPORT"] * 2
 
 
 @settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 2**32), codec=st.sampled_from(["none", "lz4", "snappy", "xerial", "gzip", "zstd"]))
 def test_whatever_brokers_send_a_reader_moves_never_goes_back_and_ends(seed: int, codec: str) -> None:
-    """`Reading` checks each step.  The range of librdkafka begins after the delivered records."""
+    """`Reading` checks each step."""
     chance = random.Random(seed)
     cluster = log_of(6, codec=codec)
     properties = {"check.crcs": chance.choice(["true", "false"]), "receive.message.max.bytes": "1000000"}
@@ -340,15 +510,11 @@ def test_whatever_brokers_send_a_reader_moves_never_goes_back_and_ends(seed: int
 
     cluster.answer = hostile
     with reader(cluster, **properties) as client:
-        client._patience_s = 0.05
-        try:
-            read = Reading(client, 60)
-        except RecordBatchTooLargeError:
-            return
+        read = Reading(client, 60, most_events=20)
     assert read.offsets == sorted(set(read.offsets))
     assert all(0 <= offset < 60 for offset in read.offsets)
-    if read.left is not None and read.offsets:
-        assert read.left.start > read.offsets[-1]
+    if read.unreadable is not None and read.offsets:
+        assert read.unreadable.start > read.offsets[-1]
     assert len(cluster.asked) < 200
 
 
@@ -371,15 +537,20 @@ def mutated(records: bytes, chance: random.Random) -> bytes:
 
 
 def test_a_batch_that_is_too_large_when_decompressed_is_an_error_that_names_the_property() -> None:
-    """The reader delivers the records before it.  librdkafka must not try: it has no limit for gzip, snappy and lz4."""
+    """The reader delivers the records before it."""
     small, large = record(0, value=b"v"), record(1, value=bytes(2_000_000))
     cluster = Cluster([batch_of([small]), batch_of([large], codec="zstd")], 2)
     with reader(cluster, **{"receive.message.max.bytes": "1000000"}) as client:
         assert Reading(client, 1).offsets == [0], "what is not asked for is not decompressed"
-        with pytest.raises(RecordBatchTooLargeError, match=r"orders-0: .* offset 1 .*kafka\.receive\.message") as error:
-            Reading(client, 2)
-        assert client._librdkafka is None
-    assert (error.value.offset, error.value.limit_bytes) == (1, 1_000_000)
+        found = Reading(client, 2).unreadable
+        assert client._fallback is None
+    assert found is not None
+    assert (found.start, found.until) == (1, 2)
+    assert isinstance(found.error, RecordBatchTooLargeError)
+    assert (found.error.offset, found.error.limit_bytes) == (1, 1_000_000)
+    assert "orders-0: the record batch at offset 1 is" in str(found.error)
+    assert "kafka.receive.message.max.bytes" in str(found.error)
+    assert "set failOnDataLoss=false to continue without the offsets [1, 2)" in str(found.error)
     with reader(cluster, **{"receive.message.max.bytes": "3000000"}) as client:
         assert Reading(client, 2).offsets == [0, 1]
 
@@ -500,20 +671,18 @@ def test_a_long_range_is_fetched_in_larger_parts_unless_the_user_sets_the_size(
 # ------------------------------------------------------------------------------------- messages
 
 
-def test_that_librdkafka_takes_over_is_a_warning_once_per_reason(caplog: pytest.LogCaptureFixture) -> None:
+def test_that_a_reader_retries_is_a_warning_once_per_reason(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "pyspark_kafka_group.reading")
     cluster = log_of(2)
-    for error in (OUT_OF_RANGE, OUT_OF_RANGE, 2):
+    for error in (7, 7, 2):
         cluster.answer = lambda _asked, error=error: Answer(error=error)  # type: ignore[misc]
         with reader(cluster) as client:
-            assert not Reading(client, 20).directly
-    said = [
-        (line.levelname, line.getMessage())
-        for line in caplog.records
-        if "librdkafka reads from now on" in line.getMessage()
-    ]
-    assert [level for level, _ in said] == ["WARNING", "INFO", "WARNING"]
-    assert "orders-0 cannot be fetched from offset 0: error 1" in said[0][1]
+            assert Reading(client, 20, most_events=1).directly
+    told = [(line.levelname, line.getMessage()) for line in caplog.records if "retrying" in line.getMessage()]
+    levels = [level for level, _ in told]
+    assert levels.count("WARNING") == 2
+    assert levels[0] == "WARNING"
+    assert "orders-0 cannot be fetched from offset 0: REQUEST_TIMED_OUT" in told[0][1]
 
 
 def test_the_warning_tells_no_secrets(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -525,7 +694,7 @@ def test_the_warning_tells_no_secrets(caplog: pytest.LogCaptureFixture, monkeypa
             raise ConnectionError("the password hunter2 is wrong")
 
         monkeypatch.setattr(client, "_connect", refuse)
-        assert not Reading(client, 20).directly
+        assert Reading(client, 20, most_events=2).directly
     assert "is wrong" in caplog.text
     assert "hunter2" not in caplog.text
 
@@ -580,15 +749,16 @@ def test_a_follower_that_refuses_sends_back_to_the_leader() -> None:
     assert [asked.at for asked in cluster.asked][:3] == [LEADER, OTHER, LEADER]
 
 
-@pytest.mark.librdkafka_takes_over
 @pytest.mark.parametrize("broker_id", [0, 7], ids=["the leader itself", "nobody"])
-def test_a_leader_that_names_no_other_broker_is_left_to_librdkafka(broker_id: int) -> None:
+def test_a_leader_that_names_no_other_broker_is_asked_without_the_rack(broker_id: int) -> None:
     cluster = log_of(3)
-    cluster.answer = lambda _: Answer(log_end=30, read_from=broker_id)
+    cluster.answer = lambda asked: (
+        cluster.honest(asked) if asked.rack is None else Answer(log_end=30, read_from=broker_id)
+    )
     with reader(cluster, **{"client.rack": "a"}) as client:
         read = Reading(client, 30)
-    assert read.left == OffsetRange(Offset(0), Offset(30))
-    assert len(cluster.asked) == 1
+    assert read.directly
+    assert read.offsets == list(range(30))
 
 
 _STALL_S = 0.4
@@ -631,25 +801,6 @@ def test_a_follower_that_breaks_off_half_way_is_left_for_the_leader() -> None:
         read = Reading(client, 30)
     assert read.directly
     assert read.offsets == list(range(30))
-
-
-@pytest.mark.librdkafka_takes_over
-def test_librdkafka_is_not_told_the_rack_after_a_follower_has_failed() -> None:
-    """No broker answers here, so librdkafka reads.  With the rack, its leader would name the same follower."""
-    cluster = log_of(3)
-
-    def answer(asked: Asked) -> Answer:
-        if asked.rack is None or asked.at == OTHER:
-            time.sleep(_STALL_S)
-        return named_by_the_leader(cluster, asked)
-
-    cluster.answer = answer
-    with reader(cluster, **{"client.rack": "a"}) as client:
-        client._patience_s = _STALL_S / 4
-        read = Reading(client, 30)
-        assert isinstance(client._librdkafka, Librdkafka)
-        assert client._librdkafka.without_rack
-    assert read.left == OffsetRange(Offset(0), Offset(30))
 
 
 def test_followers_are_read_from_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -192,7 +192,6 @@ def test_an_empty_range_among_others_is_passed_over(kafka: MockKafka) -> None:
     assert values(iter(read_together(kafka, ranges))) == [b"2", b"3"]
 
 
-@pytest.mark.librdkafka_takes_over
 def test_what_is_lost_of_one_range_does_not_touch_the_others(kafka: MockKafka) -> None:
     topic = filled_topic(kafka, numbered(100))
     produce(kafka, topic, numbered(100), partition=1)
@@ -270,7 +269,6 @@ assert records() == 100
 # --------------------------------------------------------------------------------------- data loss
 
 
-@pytest.mark.librdkafka_takes_over
 @pytest.mark.parametrize(("start", "lost_from"), [(60, 100), (100, 100), (120, 120)])
 def test_a_range_beyond_the_log_is_an_error_with_the_exact_range(kafka: MockKafka, start: int, lost_from: int) -> None:
     topic = filled_topic(kafka, numbered(100))
@@ -279,7 +277,6 @@ def test_a_range_beyond_the_log_is_an_error_with_the_exact_range(kafka: MockKafk
     assert (loss.value.lost_from, loss.value.lost_until) == (lost_from, 150)
 
 
-@pytest.mark.librdkafka_takes_over
 def test_a_range_beyond_the_log_is_read_as_far_as_it_goes_if_so_asked(kafka: MockKafka) -> None:
     topic = filled_topic(kafka, numbered(100))
     assert values(read(kafka, topic, 60, 150, fail_on_data_loss=False)) == numbered(100)[60:]
@@ -294,7 +291,6 @@ def test_transient_errors_of_the_broker_are_retried(kafka: MockKafka) -> None:
     assert values(read(kafka, topic, 0, 100)) == numbered(100)
 
 
-@pytest.mark.librdkafka_takes_over(maybe=True)  # the reader may have fetched everything already
 @pytest.mark.logs_errors(r"FAIL .*(reset|refused|Disconnected)")
 def test_a_broker_that_comes_back_in_time_is_not_noticed(kafka: MockKafka) -> None:
     size = 2 * limits.MAX_BATCH_RECORDS
@@ -305,7 +301,6 @@ def test_a_broker_that_comes_back_in_time_is_not_noticed(kafka: MockKafka) -> No
     assert first.column("value").to_pylist() + values(batches) == numbered(size)
 
 
-@pytest.mark.librdkafka_takes_over
 @pytest.mark.logs_errors("FAIL .*refused")
 def test_a_broker_that_stays_away_is_a_named_error_within_the_timeout() -> None:
     with MockKafka() as kafka:
@@ -320,15 +315,13 @@ def test_a_broker_that_stays_away_is_a_named_error_within_the_timeout() -> None:
     assert timeout.value.last_error
 
 
-@pytest.mark.librdkafka_takes_over
-def test_a_corrupt_answer_is_an_error(kafka: MockKafka, any_client: str) -> None:
+def test_a_corrupt_answer_is_an_error(kafka: MockKafka) -> None:
     topic = filled_topic(kafka, numbered(100))
-    kafka.push_errors(FETCH, *[KafkaError.INVALID_MSG] * (2 if any_client == "direct" else 1))
+    kafka.push_errors(FETCH, KafkaError.INVALID_MSG)
     with pytest.raises(BrokerError, match="INVALID_MSG"):
         values(read(kafka, topic, 0, 100))
 
 
-@pytest.mark.librdkafka_takes_over
 def test_a_failed_read_leaves_no_consumer_behind(kafka: MockKafka) -> None:
     topic = filled_topic(kafka, numbered(100))
     CONSUMERS.close_idle()

@@ -68,20 +68,12 @@ def test_tuning_is_a_default_that_users_may_override(name: str, value: str) -> N
     assert reader_config({**SERVERS, name: value}, "etl")[name] == value
 
 
-def test_brokers_may_hold_a_request_of_librdkafka_shortly_unless_patience_pays_or_the_user_says_otherwise() -> None:
-    config = reader_config(SERVERS, "etl")
-    assert "fetch.wait.max.ms" not in config, "a reader that fetches by itself decides otherwise"
-    assert librdkafka_config(config)["fetch.wait.max.ms"] == "20"
-    assert librdkafka_config(config, patient=True)["fetch.wait.max.ms"] == "4000"
-    for patient in (False, True):
-        users = reader_config({**SERVERS, "fetch.wait.max.ms": "250"}, "etl")
-        assert librdkafka_config(users, patient=patient) == users
-
-
-def test_librdkafka_is_told_the_rack_unless_followers_are_to_be_avoided() -> None:
+def test_brokers_may_hold_a_request_of_librdkafka_shortly_unless_the_user_says_otherwise() -> None:
     config = reader_config({**SERVERS, "client.rack": "a"}, "etl")
-    assert librdkafka_config(config)["client.rack"] == "a"
-    assert "client.rack" not in librdkafka_config(config, without_rack=True)
+    assert "fetch.wait.max.ms" not in config, "a reader that fetches by itself decides otherwise"
+    assert librdkafka_config(config) == {**config, "fetch.wait.max.ms": "20"}
+    users = reader_config({**SERVERS, "fetch.wait.max.ms": "250"}, "etl")
+    assert librdkafka_config(users) == users
 
 
 def test_only_committed_records_are_read_by_default() -> None:
