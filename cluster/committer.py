@@ -78,9 +78,12 @@ class CommitRefusedError(KafkaGroupError):
         The topics that do not exist, or lack the partition.  The others can be committed without them.
     unclear : bool
         Whether the request may still arrive, even after the next commit.
+    lasting : bool
+        Whether retries rarely cure this.
     """
 
     evicted: bool
+    lasting: bool
     missing_topics: frozenset[str]
     unclear: bool
 
@@ -90,6 +93,7 @@ class CommitRefusedError(KafkaGroupError):
         super().__init__(
             f"{name}: {text}",
             evicted=has(name, Consequence.EVICTED),
+            lasting=has(name, Consequence.LASTING),
             missing_topics=missing_topics,
             unclear=unclear,
         )

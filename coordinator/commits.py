@@ -199,7 +199,7 @@ class Commits:
                 changed.update(_decisions(committer, known))
                 for tp in changed:
                     text = f"another program has set or deleted the group's offset of {tp}"
-                    raise CommitRefusedError("_STATE", text)
+                    raise CommitRefusedError("OFFSET_CHANGED", text)
             committer.commit(offsets, pinned)
 
         def run() -> None:

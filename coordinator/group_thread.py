@@ -512,8 +512,11 @@ class GroupThread:
         self._emit.activity.add(Time.COMMITTING, time.monotonic() - self._sent_at)
         if problem is None:
             self._schedule.succeeded()
-        if problem is None or isinstance(problem, KafkaGroupError):
+        lasts, ends_by = problem is not None and _lasts(problem), self._unexpected_by
+        if not lasts:
             self._unexpected_by = None
+        elif ends_by is None:
+            self._unexpected_by = Deadline.after(_UNEXPECTED_S)
         unclear = isinstance(problem, CommitRefusedError) and problem.unclear
         self.feed(inputs.CommitAnswered(None if problem is None else str(problem), unclear))
         if isinstance(problem, CommitRefusedError):
@@ -528,13 +531,14 @@ class GroupThread:
                 self._leave_out(problem.missing_topics)
         elif isinstance(problem, KafkaGroupError):
             self._fail(problem)
-        elif problem is not None and self._unexpected_by is None:
-            self._unexpected_by = Deadline.after(_UNEXPECTED_S)
-        elif problem is not None and self._unexpected_by is not None and self._unexpected_by.passed:
+        if lasts and ends_by is not None and ends_by.passed:
+            known = isinstance(problem, KafkaGroupError)
+            text = str(problem) if known else repr(problem)
+            remedy = "Try commitMode=plain" if known else "This is a bug, or confluent-kafka has changed"
             self._fail(
                 GroupError(
-                    f"Commits have failed for {_UNEXPECTED_S:g} s with an unexpected error: {problem!r}. This is a "
-                    f"bug, or confluent-kafka has changed. Batches that are not committed will be processed again."
+                    f"Commits have failed for {_UNEXPECTED_S:g} s with an error that retries do not cure: {text}. "
+                    f"{remedy}. Batches that are not committed will be processed again."
                 )
             )
 
@@ -545,3 +549,8 @@ class GroupThread:
         else:
             mine = tuple(tp for tp in self.state.owned if tp.topic in topics - self.state.deleted)
             self.feed(inputs.LogChangeFound(mine, inputs.LogChange.DELETED))
+
+
+def _lasts(problem: Exception) -> bool:
+    """Return whether retries rarely cure the problem of a commit: it is unexpected, or the client is at fault."""
+    return problem.lasting if isinstance(problem, CommitRefusedError) else not isinstance(problem, KafkaGroupError)

@@ -40,7 +40,13 @@ from pyspark_kafka_group.coordinator.held_back import Where
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.errors import ActiveGroupError, AuthenticationError, BrokerError, KafkaGroupError
+from pyspark_kafka_group.offsets.errors import (
+    ActiveGroupError,
+    AuthenticationError,
+    BrokerError,
+    GroupError,
+    KafkaGroupError,
+)
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
@@ -93,6 +99,7 @@ class Membership:
         self.warming_tasks = 0  # number of tasks of the batch that runs before the query joins
         self._begun = False  # whether the group thread runs, or is just about to
         self._absence: Absence[TopicPartition] = Absence(time.monotonic)  # requests thread only
+        self.replay_waits_for = ""  # why replay() has returned None; empty if only the group is not ready
         self.partitions_at_start: list[TopicPartition] = []  # those of the subscribed topics
 
     def start(self, unfinished: BatchOffset | None = None, *, warms_up: bool = False) -> None:
@@ -359,6 +366,11 @@ class Membership:
             given = inputs.LogChangeFound(tuple(sorted(deleted)), inputs.LogChange.DELETED, awaited=True)
             self._call(lambda: self._thread.feed(given))
 
+    def note_finished(self, end: BatchOffset) -> None:
+        """Report the same as :meth:`finish`, also while the member leaves, and return at once.  Any thread."""
+        thread = self._thread
+        thread.post(lambda: thread.feed(inputs.Finish(end)))
+
     def finish(self, end: BatchOffset) -> None:
         """Report that Spark has durably finished the batch that ends at ``end``.  May be called more than once."""
         self.check()
@@ -396,8 +408,10 @@ class Membership:
                 self._call(lambda: self._thread.replay(given))
         except TryAgainError as problem:
             _log.debug("%s: the owners of the partitions to replay are not known yet: %s", self.client_id, problem)
+            self.replay_waits_for = str(problem)
             return None
         batch = self.state.batch
+        self.replay_waits_for = "; ".join(f"{tp}: {reason}" for tp, reason in self.held_back.items())
         return None if batch is None else batch.running
 
     def change_logs(self, partitions: Collection[TopicPartition], change: inputs.LogChange) -> None:
@@ -480,6 +494,11 @@ class Membership:
                 return future.result(timeout=0.5)
             except TimeoutError:
                 self.check()  # the thread may have ended with the command still in its mailbox
+                if self._thread.ended.is_set() and not future.done():
+                    raise GroupError(
+                        f"The membership of {self.client_id} has ended without a reason. This is a bug. Start the "
+                        f"query again."
+                    ) from None
 
     def _skip_store(self) -> SkipStore:
         return SkipStore(self._settings.properties, group_id=self._settings.group_id, query_id=self._query_id)

@@ -36,6 +36,7 @@ class Consequence(Enum):
     OTHER_COORDINATOR = "the query looks for the coordinator again"
     NO_TOPIC = "the topic does not exist; other topics continue without it"
     OTHER_LEADER = "direct readers look for the leader again"
+    LASTING = "the query ends if its commits fail with it for 60 s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +202,10 @@ ERROR_CODES: tuple[KafkaErrorCode, ...] = (
     KafkaErrorCode(name="REBALANCE_IN_PROGRESS", consequences=(Consequence.REFUSED,)),
     KafkaErrorCode(name="UNKNOWN_MEMBER_ID", consequences=(Consequence.REFUSED, Consequence.EVICTED)),
     KafkaErrorCode(name="FENCED_MEMBER_EPOCH", consequences=(Consequence.REFUSED, Consequence.EVICTED)),
+    *(
+        KafkaErrorCode(name=name, consequences=(Consequence.LASTING,))
+        for name in ("_BAD_MSG", "_CONFLICT", "_INVALID_ARG", "_INVALID_TYPE", "_NOT_IMPLEMENTED", "_STATE")
+    ),
     KafkaErrorCode(name="_FENCED", consequences=(Consequence.FENCED,)),
     KafkaErrorCode(name="PRODUCER_FENCED", consequences=(Consequence.FENCED,)),
     KafkaErrorCode(name="INVALID_PRODUCER_EPOCH", consequences=(Consequence.FENCED,)),

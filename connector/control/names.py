@@ -7,6 +7,8 @@ could answer that the query has stopped.
 from __future__ import annotations
 
 import os
+import shutil
+import socket
 import uuid
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -24,11 +26,27 @@ def publish(query_id: str, address: str) -> None:
     """Link the query's id to its control socket and replace the link of an earlier run; raise OSError on failure."""
     folder = _folder()
     for link in folder.iterdir():
-        if not link.exists():  # its process was killed
-            link.unlink(missing_ok=True)
+        _remove_if_dead(link)
     new = folder / f"{query_id}.new-{os.getpid()}"
     new.symlink_to(address)
     new.replace(folder / query_id)
+
+
+def _remove_if_dead(link: Path) -> None:
+    """Remove the link and the socket of a process that was killed.  Nobody listens there, but the file stays."""
+    try:
+        address = os.readlink(link)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.setblocking(False)  # a process that is busy is alive
+            client.connect(address)  # not the path of the link, which may be too long for a socket
+    except ConnectionRefusedError:
+        if is_address(address):
+            shutil.rmtree(Path(address).parent, ignore_errors=True)
+        link.unlink(missing_ok=True)
+    except FileNotFoundError:
+        link.unlink(missing_ok=True)
+    except OSError:
+        pass  # for example, too many callers are waiting there
 
 
 def keep(query_id: str, address: str) -> None:

@@ -21,7 +21,6 @@ from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
-from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.spark_commit_log import last_finished
 
 _log = logging.getLogger(__name__)
@@ -75,15 +74,18 @@ class BatchTracker:
         self._group.finish(BatchOffset.from_json(end))
 
     def look(self) -> None:
-        """Read the commit log, if a batch is in flight and the option names the checkpoint.  Never raises."""
+        """Read the commit log, if a batch is in flight and the option names the checkpoint.
+
+        Never raises, and does not wait for the group thread: a signal handler may call it.
+        """
         batch = self._group.state.batch
         if batch is None or self._checkpoint is None:
             return
         try:
             if batch.end.to_json() in last_finished(self._checkpoint):
-                self._group.finish(batch.end)
-        except (OSError, ValueError, KafkaGroupError) as problem:
-            _log.debug("%s: commit log: %r", self._client_id, problem)  # the member may have left meanwhile
+                self._group.note_finished(batch.end)
+        except (OSError, ValueError) as problem:
+            _log.debug("%s: commit log: %r", self._client_id, problem)
 
     def close(self) -> None:
         """Stop reading the commit log."""

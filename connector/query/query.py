@@ -350,6 +350,8 @@ class Query:
         if self._group is None or not self._group.alive:
             return False
         self._interrupted = True
+        if self._tracker is not None:
+            self._tracker.look()  # before the member leaves: a batch may have been finished since the last call
         self._group.begin_stop(_STOP_S)
         return True
 
@@ -379,6 +381,12 @@ class Query:
                 return ranges
             if deadline.passed:
                 names = ", ".join(f"{tp} {r}" for tp, r in end.ranges().items())
+                if group.replay_waits_for:
+                    raise AssignmentTimeoutError(
+                        f"Spark repeats the last batch, but within {patience_s:g} s the query could not find out which "
+                        f"of its ranges it still owns: {names}. The last reason: {group.replay_waits_for}. Correct "
+                        f"this, and start the query again."
+                    )
                 raise AssignmentTimeoutError(
                     f"Spark repeats the last batch, but within {patience_s:g} s the group {settings.group_id!r} has "
                     f"not decided who owns the ranges of that batch: {names}. Another run of the same query may still "

@@ -587,8 +587,18 @@ def test_commit_that_no_retry_can_help_ends_the_query(group: Make) -> None:
     assert one.thread.error is refused
 
 
-def test_commit_that_keeps_failing_for_a_reason_that_nobody_knows_ends_the_query(
-    group: Make, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (ValueError("other bytes"), "other bytes"),
+        (
+            CommitRefusedError("_BAD_MSG", "id is not safe"),
+            r"_BAD_MSG: id is not safe. Try commitMode=plain",
+        ),
+    ],
+)
+def test_commit_that_keeps_failing_with_an_error_that_no_retry_cures_ends_the_query(
+    group: Make, monkeypatch: pytest.MonkeyPatch, problem: Exception, said: str
 ) -> None:
     """Regression: the query retried the commit forever."""
     monkeypatch.setattr(group_thread, "_UNEXPECTED_S", 0.0)
@@ -597,15 +607,15 @@ def test_commit_that_keeps_failing_for_a_reason_that_nobody_knows_ends_the_query
     one.plan()
     one.finish()
     one.wait(lambda state: state.committing is not None)
-    one.commits.answered(ValueError("other bytes"))
+    one.commits.answered(problem)
     one.wait(lambda state: state.retry_pending)
     one.wait(lambda state: state.committing is not None)
-    problem = one.thread.error
-    assert problem is None
-    one.commits.answered(ValueError("other bytes"))
+    error = one.thread.error
+    assert error is None
+    one.commits.answered(problem)
     one.join()
     assert isinstance(one.thread.error, GroupError)
-    assert "other bytes" in str(one.thread.error)
+    assert said in str(one.thread.error)
 
 
 # ------------------------------------------------------------------------------ the end

@@ -9,6 +9,7 @@ import queue
 import shutil
 import signal
 import socket
+import tempfile
 import threading
 import time
 import uuid
@@ -24,6 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_kafka_group.control.client import ask_for_batch, ask_for_report, tell_finished
 from pyspark_kafka_group.control.messages import Source, ranges_from_json, ranges_to_json, sources_of
+from pyspark_kafka_group.control.names import PREFIX, SOCKET, publish, resolve
 from pyspark_kafka_group.control.relay_reader import Relay, RelayReader
 from pyspark_kafka_group.control.server import ControlSocket
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
@@ -398,6 +400,26 @@ def test_a_link_that_a_cleaner_has_removed_is_back_with_the_next_batch(
         assert ask_for_report(name) == {"lag": 3}
         control.keep_address()
         assert ask_for_report(name) == {"lag": 3}
+
+
+def test_the_socket_and_the_link_of_a_killed_process_are_removed() -> None:
+    """Regression: each killed run left a folder and a link in /tmp, because its socket file still exists."""
+    dead = Path(tempfile.mkdtemp(prefix=PREFIX)) / SOCKET
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(dead))
+    old, running, new = (str(uuid.uuid4()) for _ in range(3))
+    publish(old, str(dead))
+    alive = ControlSocket(lambda _: True, lambda _: None, query_id=running)
+    other = ControlSocket(lambda _: True, lambda _: None, query_id=new)
+    try:
+        assert not dead.parent.exists()
+        with pytest.raises(FileNotFoundError):
+            resolve(old)
+        assert resolve(running) == alive.address
+        assert Path(alive.address).exists()
+    finally:
+        alive.close()
+        other.close()
 
 
 def test_what_somebody_else_has_linked_to_a_query_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,7 +208,7 @@ def test_a_query_that_stop_lets_leave_while_it_replays_does_not_run_its_batch(
         while (report := restarted.report()) is None or not report["control"]:
             assert not deadline.passed
             time.sleep(0.05)
-        assert ask_to_stop(report["control"], Deadline.after(20))
+        assert ask_to_stop(report["control"], Deadline.after(2 * PATIENCE_S))
         call.join(0.3)
         assert not answers, "its caller is about to stop it"
         call.join(PATIENCE_S)
