@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_kafka_group.cluster.daemon_executor import ClosedError, DaemonExecutor
+from pyspark_kafka_group.cluster.daemon_executor import ClosedError, DaemonExecutor, unexpected
 
 PATIENCE_S = 20.0
 
@@ -53,3 +53,17 @@ def test_what_is_queued_when_it_is_closed_runs_and_what_comes_later_does_not(exe
     assert all(call.result(PATIENCE_S) for call in queued)
     with pytest.raises(ClosedError):
         late.result(0)
+
+
+@pytest.mark.logs_errors("an unexpected error in the background")
+def test_only_an_unexpected_error_ends_the_query(executor: DaemonExecutor) -> None:
+    """A call after the end is no error: another thread of the query may still ask for something."""
+    failed: list[str] = []
+    ended = unexpected("Asking for topics", lambda problem: failed.append(str(problem)))
+    executor.post(lambda: 1 // 0).add_done_callback(ended)
+    executor.submit(lambda: None).result(PATIENCE_S)
+    assert len(failed) == 1
+    assert failed[0].startswith("Asking for topics failed: ZeroDivisionError")
+    executor.close()
+    executor.post(lambda: 1 // 0).add_done_callback(ended)
+    assert len(failed) == 1

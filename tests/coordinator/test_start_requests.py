@@ -220,6 +220,18 @@ def test_a_topic_that_stays_deleted_is_asked_for_rarely() -> None:
     assert [answer for answer in asking.answers if isinstance(answer, PartitionInfoReceived)]
 
 
+def test_other_topics_do_not_wait_for_one_that_stays_deleted() -> None:
+    machine = assigned(A, OTHER)
+    machine.state = replace(machine.state, policy=replace(POLICY, fail_on_data_loss=False))
+    machine.feed(LogChangeFound((A,), LogChange.DELETED))
+    asking = Asking(machine)
+    asking.offsets.missing = frozenset({"t"})
+    asking.run_for(1.0)
+    assert {A, OTHER} == asking.offsets.wanted[0].keys()
+    assert len(asking.offsets.wanted) > 3
+    assert {OTHER} == {tp for wanted in asking.offsets.wanted[1:] for tp in wanted}
+
+
 def test_topic_that_is_missing_for_three_seconds_was_deleted() -> None:
     asking = Asking(assigned(A, B))
     asking.offsets.missing = frozenset({"t"})

@@ -120,14 +120,14 @@ FAULTS = [
         "cluster/request_errors.py",
         "isinstance(cause, socket.gaierror) and cause.errno in (socket.EAI_NONAME, socket.EAI_NODATA)",
         "isinstance(cause, socket.gaierror)",
-        "tests/cluster/test_group_offsets.py tests/cluster/test_groups.py",
+        "tests/cluster/test_unreachable.py",
     ),
     Fault(
         "the first request never gets more time",
         "cluster/group_offsets.py",
         "attempt_s = max(_ATTEMPT_S, min(2 * attempt_s, deadline.left_s))",
         "attempt_s = _ATTEMPT_S",
-        "tests/cluster/test_group_offsets.py tests/cluster/test_groups.py",
+        "tests/cluster/test_unreachable.py",
     ),
     Fault(
         "an empty offset is taken for one of Spark's own source",

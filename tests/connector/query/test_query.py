@@ -132,6 +132,18 @@ def test_batches_follow_each_other_without_a_gap(spark: Spark, produce: Produce)
     assert spark.wait_for_batch() == {0: "[1, 2)", 1: "[0, 1)"}
 
 
+def test_only_the_batch_that_runs_has_records(spark: Spark, produce: Produce) -> None:
+    """Spark asks for those of an earlier one if a DataFrame of foreachBatch is used after its function has returned."""
+    start = json.loads(spark.offset)
+    produce(0)
+    spark.wait_for_batch()
+    first = json.loads(spark.offset)
+    produce(0)
+    spark.wait_for_batch()
+    with pytest.raises(ConfigurationError, match="a batch that is not running"):
+        spark.query.running_ranges(start, first)
+
+
 def test_what_a_batch_says_of_its_partitions_stays_when_they_have_left(spark: Spark, produce: Produce) -> None:
     """Regression: an offset table ended the query, because the batch had lost the finished offsets before it."""
     produce(0)
