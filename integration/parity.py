@@ -33,10 +33,11 @@ class Run:
     def servers(self) -> str:
         return self.kafka.bootstrap_servers
 
-    def topic(self, partitions: int = 3) -> str:
+    def topic(self, partitions: int = 3, **config: str) -> str:
         """Create a topic.  Its name begins in the same way with both formats."""
         name = f"topic-{uuid.uuid4().hex[:8]}"
-        self.kafka.create_topic(name, partitions)
+        config = {key.replace("__", "."): value for key, value in config.items()}
+        self.kafka.create_topic(name, partitions, config=config)
         return name
 
     def options(self, given: dict[str, Any]) -> dict[str, str]:

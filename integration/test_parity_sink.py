@@ -167,6 +167,14 @@ def batch_to_several_topics(run: Run) -> Any:
 
 
 @agree
+def batch_to_a_topic_that_takes_small_batches(run: Run) -> Any:
+    """The limit is for batches of records: the sink's are larger, unless it asks for the limit."""
+    topic = run.topic(2, max__message__bytes="100000")
+    run.write(run.spark.sql("select string(id) as key, repeat('x', 1000) as value from range(3000)"), topic=topic)
+    return in_topic(run, topic)
+
+
+@agree
 def batch_with_a_topic_in_blanks(run: Run) -> Any:
     topic = run.topic()
     run.write(run.spark.sql("select 'x' as value"), topic=f" {topic} ")

@@ -193,10 +193,16 @@ class Iceberg:
     def commits(self, spark: SparkSession) -> list[Commit]:
         """See `Format`."""
         current = self._current(spark)
-        snapshots = spark.table(f"{self._table}.snapshots").selectExpr(
-            "snapshot_id", "parent_id", f"summary['{NOTE}']", "coalesce(summary['added-records'], '0') != '0'"
-        )
-        return of_snapshots([Snapshot(*row) for row in snapshots.collect()], current)
+        while True:
+            snapshots = spark.table(f"{self._table}.snapshots").selectExpr(
+                "snapshot_id", "parent_id", f"summary['{NOTE}']", "coalesce(summary['added-records'], '0') != '0'"
+            )
+            found = [Snapshot(*row) for row in snapshots.collect()]
+            before, current = current, self._current(spark)
+            # Deliberate: both of one moment.  A commit in between would look as if it had been rolled back
+            # (`test_a_commit_between_two_questions_is_no_rollback`).
+            if current == before:
+                return of_snapshots(found, current)
 
     def note(self, spark: SparkSession, spans: Spans) -> None:
         """See `Format`."""

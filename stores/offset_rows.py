@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 _KEY = ("consumer", "topic", "partition")
+
+_MOST_ROWS = 1000  # of one statement: databases limit the number of parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,59 +66,96 @@ class OffsetRows:
         return str(connection.execute(query, {"table": self.table}).scalar_one())
 
     def lock(self, connection: sa.Connection, tp: TopicPartition, planned: ReadRange | None = None) -> Offset:
-        """Wait for other writers of a partition, lock it until the transaction ends, and return its offset.
+        """Lock one partition: see `lock_all`."""
+        return self.lock_all(connection, {tp: planned})[tp]
+
+    def lock_all(
+        self, connection: sa.Connection, planned: Mapping[TopicPartition, ReadRange | None]
+    ) -> dict[TopicPartition, Offset]:
+        """Wait for other writers of partitions, lock them until the transaction ends, and return their offsets.
 
         Parameters
         ----------
         connection : sqlalchemy.Connection
             A connection in a transaction.
-        tp : TopicPartition
-            The partition.
-        planned : ReadRange, optional
-            The batch's range of the partition, to compare the row with.
+        planned : mapping of TopicPartition to ReadRange or None
+            The partitions, and the batch's ranges of them, to compare the rows with.
 
         Returns
         -------
-        Offset
-            The next offset to write: every record below it was written.  0 if none was.
+        dict of TopicPartition to Offset
+            The next offset to write of each: every record below it was written.  0 if none was.
 
         Raises
         ------
         TableBehindError
-            If the group has finished more than the offset in the row.
+            If the group has finished more than the offset in a row.
         OtherTopicError
-            If the row belongs to another topic with this name.
+            If a row belongs to another topic with this name.
         OtherGroupError
-            If the row belongs to another group.
+            If a row belongs to another group.
         """
-        locked = self._select(tp).with_for_update()  # SQLite has no row locks, and has locked everything
-        found = connection.execute(locked).one_or_none()
-        if found is None:
-            if planned is not None and planned.begun:
-                raise TableBehindError.of(self.table, {tp: (None, planned.finished)})
+        found = self._locked(connection, planned)
+        for tp, row in found.items():
+            self._compare(tp, row, planned[tp])
+        missing = sorted(planned.keys() - found.keys())
+        behind = {tp: (None, one.finished) for tp in missing if (one := planned[tp]) is not None and one.begun}
+        if behind:
+            raise TableBehindError.of(self.table, behind)
+        if missing:
             # Another writer may do the same at this moment: only one row remains, and the second waits for the first.
-            made = connection.execute(self._insert_unless_there(connection, tp)).rowcount == 1
-            found = connection.execute(locked).one()
-            if made:
-                return Offset(found.next_offset)
-        if planned is not None:
-            self._compare(tp, found, planned)
-        return Offset(found.next_offset)
+            made = self._insert_unless_there(connection)
+            connection.execute(made, [{"of_topic": tp.topic, "of_partition": tp.partition} for tp in missing])
+            added = self._locked(connection, missing)
+            for tp, row in added.items():
+                if row.next_offset:  # the other writer's row
+                    self._compare(tp, row, planned[tp])
+            found |= added
+        return {tp: Offset(row.next_offset) for tp, row in found.items()}
 
     def store(
         self, connection: sa.Connection, tp: TopicPartition, next_offset: Offset, planned: ReadRange | None = None
     ) -> None:
-        """Set the offset of a partition that this transaction has locked, and the owner that ``planned`` names."""
+        """Store the offset of one partition: see `store_all`."""
+        self.store_all(connection, {tp: (next_offset, planned)})
+
+    def store_all(
+        self, connection: sa.Connection, offsets: Mapping[TopicPartition, tuple[Offset, ReadRange | None]]
+    ) -> None:
+        """Set the offsets of partitions that this transaction has locked, and the owners that their ranges name."""
         import sqlalchemy as sa
 
-        table = self._sql()
-        values = {"next_offset": next_offset, "updated_at": sa.func.now()}
-        if planned is not None:
-            owner = {"topic_id": planned.topic_id, "group_id": planned.group_id}
-            values |= {name: value for name, value in owner.items() if value is not None}
-        stored = connection.execute(table.update().where(*self._of(table, tp)).values(values))
-        if stored.rowcount != 1:
-            raise RuntimeError(f"{self.table}: the row of {self.consumer!r}, {tp} was deleted while it was locked")
+        if not offsets:
+            return
+        c = self._sql().c
+        statement = (
+            self._sql()
+            .update()
+            .where(
+                c.consumer == self.consumer,
+                c.topic == sa.bindparam("of_topic"),
+                c.partition == sa.bindparam("of_partition"),
+            )
+            .values(
+                next_offset=sa.bindparam("until"),
+                topic_id=sa.func.coalesce(sa.bindparam("id", type_=sa.Text), c.topic_id),
+                group_id=sa.func.coalesce(sa.bindparam("of_group", type_=sa.Text), c.group_id),
+                updated_at=sa.func.now(),
+            )
+        )
+        rows = [
+            {
+                "of_topic": tp.topic,
+                "of_partition": tp.partition,
+                "until": until,
+                "id": None if planned is None else planned.topic_id,
+                "of_group": None if planned is None else planned.group_id,
+            }
+            for tp, (until, planned) in sorted(offsets.items())
+        ]
+        stored = connection.execute(statement, rows)
+        if stored.rowcount != len(rows):
+            raise RuntimeError(f"{self.table}: rows of {self.consumer!r} were deleted while they were locked")
 
     def read(self, connection: sa.Connection) -> Mapping[TopicPartition, Offset]:
         """Return all offsets of the consumer."""
@@ -162,7 +201,9 @@ class OffsetRows:
                 f"Of duplicate rows, delete the ones with the lower offset, and add PRIMARY KEY ({', '.join(_KEY)})."
             )
 
-    def _compare(self, tp: TopicPartition, found: Any, planned: ReadRange) -> None:
+    def _compare(self, tp: TopicPartition, found: Any, planned: ReadRange | None) -> None:
+        if planned is None:
+            return
         if None not in (found.topic_id, planned.topic_id) and found.topic_id != planned.topic_id:
             raise OtherTopicError.of(self.table, tp, found.topic_id, str(planned.topic_id))
         if None not in (found.group_id, planned.group_id) and found.group_id != planned.group_id:
@@ -173,28 +214,42 @@ class OffsetRows:
     def _sql(self) -> sa.Table:
         return _table(self.table, self.schema)
 
-    def _of(self, table: sa.Table, tp: TopicPartition) -> tuple[sa.ColumnElement[bool], ...]:
-        c = table.c
-        return (c.consumer == self.consumer, c.topic == tp.topic, c.partition == tp.partition)
+    def _locked(self, connection: sa.Connection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Any]:
+        """Lock the rows of partitions that exist, and return them.
 
-    def _select(self, tp: TopicPartition) -> sa.Select[Any]:
+        Deliberate: in the order of the bytes of the names, as tasks lock partitions.  Two writers that lock in two
+        orders may wait for each other.
+        """
         import sqlalchemy as sa
 
-        table = self._sql()
-        return sa.select(table.c.next_offset, table.c.topic_id, table.c.group_id).where(*self._of(table, tp))
+        c = self._sql().c
+        in_order = sa.collate(c.topic, "C") if connection.dialect.name == "postgresql" else c.topic
+        found: dict[TopicPartition, Any] = {}
+        ordered = sorted(partitions)
+        for wanted in (ordered[at : at + _MOST_ROWS] for at in range(0, len(ordered), _MOST_ROWS)):
+            query = (
+                sa.select(c.topic, c.partition, c.next_offset, c.topic_id, c.group_id)
+                .where(c.consumer == self.consumer, sa.tuple_(c.topic, c.partition).in_([*map(tuple, wanted)]))
+                .order_by(in_order, c.partition)
+                .with_for_update()  # SQLite has no row locks, and has locked everything
+            )
+            found |= {TopicPartition(row.topic, row.partition): row for row in connection.execute(query)}
+        return found
 
-    def _insert_unless_there(self, connection: sa.Connection, tp: TopicPartition) -> sa.Insert:
+    def _insert_unless_there(self, connection: sa.Connection) -> sa.Insert:
+        import sqlalchemy as sa
+
         if connection.dialect.name == "postgresql":
             from sqlalchemy.dialects.postgresql import insert
         else:
             from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
-        from sqlalchemy import func
-
-        row = {"consumer": self.consumer, "topic": tp.topic, "partition": tp.partition, "next_offset": 0}
+        row = {"topic": sa.bindparam("of_topic"), "partition": sa.bindparam("of_partition"), "next_offset": 0}
         # Deliberate: with the key.  The server refuses a table whose key was dropped
         # (`test_a_table_that_has_lost_its_key_is_refused`).
         return (
-            insert(self._sql()).values(**row, updated_at=func.now()).on_conflict_do_nothing(index_elements=list(_KEY))
+            insert(self._sql())
+            .values(consumer=self.consumer, **row, updated_at=sa.func.now())
+            .on_conflict_do_nothing(index_elements=list(_KEY))
         )
 
 

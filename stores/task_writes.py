@@ -157,19 +157,22 @@ class TaskWrites:
                 partition.next_offset = max(partition.next_offset, _end(new))
 
     def raise_rest(self, planned: Iterable[TopicPartition]) -> None:
-        """Note the partitions of the batch without rows."""
-        for tp in planned:
-            self._locked(tp)
+        """Lock the partitions of the batch without rows, all at once: there may be thousands."""
+        expected = {tp: self.work.expected(tp) for tp in planned}
+        for tp, stored in self.work.offset_rows.lock_all(self.connection, expected).items():
+            self._partitions[tp] = _LockedPartition(expected[tp], stored, stored)
 
     def finish(self) -> list[PartitionWrite]:
         """Raise the stored offsets.  Call this once, before the commit."""
+        raised = {}
         for tp, p in self._partitions.items():
             if p.planned is not None:
                 # Deliberate: the end of the range, not the last row.  Records that the query filters out are also done
                 # (`test_a_batch_without_rows_raises_the_table`).
                 p.next_offset = max(p.next_offset, p.planned.until)
             if p.next_offset > p.stored:
-                self.work.offset_rows.store(self.connection, tp, p.next_offset, p.planned)
+                raised[tp] = p.next_offset, p.planned
+        self.work.offset_rows.store_all(self.connection, raised)
         return [
             PartitionWrite(*tp, p.stored, p.next_offset, p.written, p.filtered, p.refused)
             for tp, p in self._partitions.items()

@@ -76,6 +76,7 @@ _MANY_TASKS = 300
 _MOST_SLOTS = 1000  # of a task; each occupied slot is an open transaction of an earlier attempt
 
 _OPEN, _BEGUN = "Ongoing", "Empty"  # a transaction with records; a producer that has sent none yet
+_UNUSED = "TRANSACTIONAL_ID_NOT_FOUND"
 _FENCED = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "TRANSACTION_COORDINATOR_FENCED"})
 _GONE = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE"})
 _DELETED = "UNKNOWN_TOPIC_OR_PARTITION"
@@ -168,6 +169,11 @@ class BatchTransactions:
         """
         for slot in range(attempt, attempt + _MOST_SLOTS):
             [(state, _, epoch)] = self._states([self.transactional_id(task, slot)])
+            if epoch < 0 and state != _UNUSED:
+                raise SinkTransactionError(
+                    f"It is unknown whether the transactional id {self.transactional_id(task, slot)!r} is in use: "
+                    f"{state}. Nothing was written. Check the brokers, and start the write again."
+                )
             if state != _OPEN:
                 return slot, epoch
         raise SinkTransactionError(

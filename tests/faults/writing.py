@@ -70,8 +70,8 @@ FAULTS = [
     Fault(
         "a missing row is not noticed if the group has finished one record",
         "stores/offset_rows.py",
-        "if planned is not None and planned.begun:",
-        "if planned is not None and planned.finished > 1:",
+        "is not None and one.begun}",
+        "is not None and one.finished > 1}",
         "tests/stores/test_task_writes.py",
     ),
     Fault(

@@ -225,6 +225,17 @@ def test_the_history_is_read_once_in_a_run_and_before_an_error() -> None:
         check("two", 20)
 
 
+def test_a_commit_between_two_questions_is_no_rollback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: a query ended with TableBehindError, because another one of the session had just committed."""
+    notes = {1: '{"orders":{"0":[0,5]}}', 2: '{"orders":{"0":[5,9]}}'}
+    rows = [(1, None, notes[1], True), (2, 1, notes[2], True)]
+    spark = MagicMock()
+    spark.table.return_value.selectExpr.return_value.collect.side_effect = [rows, rows]
+    currents = iter([1, 2, 2])
+    monkeypatch.setattr(FORMATS["iceberg"], "_current", lambda *_: next(currents))
+    assert [commit.counts for commit in FORMATS["iceberg"]("lake.t").commits(spark)] == [True, True]
+
+
 def test_a_column_with_the_name_of_a_property_does_not_hide_the_format() -> None:
     """Regression: the type of a column ``Provider`` was taken for the format of the table."""
     spark = MagicMock()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.read_range import ReadRange
@@ -27,7 +28,7 @@ from pyspark_kafka_group.stores.errors import (
     TransactionEndedError,
 )
 from pyspark_kafka_group.stores.offset_rows import OffsetRows
-from pyspark_kafka_group.stores.task_writes import Work, from_offset, partition_runs, raise_rest, write_task
+from pyspark_kafka_group.stores.task_writes import TaskWrites, Work, from_offset, partition_runs, raise_rest, write_task
 
 ROWS = OffsetRows(consumer="etl", table="kafka_offsets")
 
@@ -183,6 +184,24 @@ def test_a_partition_without_a_row_is_raised_by_the_driver(database: Database) -
     assert report == ("a", 0, 0, 20, 0, 0, 0)
     assert raise_rest(database, work, [report]) == []
     assert offsets(database) == {TopicPartition("a", 0): 20}
+
+
+def test_many_partitions_without_rows_are_raised_with_a_few_statements(database: Database) -> None:
+    """Regression: each one took two statements, and so two round trips between the driver and the database."""
+    partitions = [TopicPartition(topic, n) for topic in ("a", "b") for n in range(1500)]
+    statements: list[str] = []
+    for start in (0, 10):
+        ranges = {
+            tp: ReadRange(Offset(start), Offset(start + 10), Offset(start), start > 0, "id", "etl") for tp in partitions
+        }
+        statements.clear()
+        with database.transaction() as connection:
+            sa.event.listen(connection, "before_cursor_execute", lambda *given: statements.append(given[2]))
+            writes = TaskWrites(connection, Work(offset_rows=ROWS, write_rows=see, batch=RunningBatch(ranges)))
+            writes.raise_rest(partitions)
+            assert len(writes.finish()) == 3000
+        assert len(statements) <= 8
+        assert offsets(database) == dict.fromkeys(partitions, start + 10)
 
 
 @pytest.mark.parametrize("stored", [None, 100])

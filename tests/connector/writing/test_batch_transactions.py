@@ -447,6 +447,15 @@ def test_a_task_takes_no_transaction_that_is_open(coordinator: Coordinator, tran
     assert [transactions.free_slot(5, attempt) for attempt in range(4)] == [(0, -1), (3, 8), (3, 8), (3, 8)]
 
 
+def test_a_task_takes_no_transactional_id_whose_state_is_unknown(
+    coordinator: Coordinator, transactions: BatchTransactions
+) -> None:
+    """To use it would abort a transaction that an earlier run may have decided to commit."""
+    coordinator.transactions["kafka-group-sink-q-5-0"] = TransactionState(error_code("INVALID_REQUEST"), "", -1, -1, 0)
+    with pytest.raises(SinkTransactionError, match=r"'kafka-group-sink-q-5-0' is in use: INVALID_REQUEST\."):
+        transactions.free_slot(5, 0)
+
+
 @pytest.mark.parametrize("failure", [TryAgainError("no answer"), BrokerError("no"), AuthenticationError("no")])
 def test_what_cannot_be_aborted_hides_no_other_error(
     coordinator: Coordinator,
