@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_kafka_group.columns.schema import spark_schema, to_arrow
+from pyspark_kafka_group.columns.schema import own_schema, spark_schema, to_arrow
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.offsets.redaction import is_secret
 from pyspark_kafka_group.options.settings import Settings, parse
@@ -92,6 +92,7 @@ class KafkaGroupDataSource(DataSource):
         If the options are not those of a stream, or the user gave it a schema that is not the source's own, the first
         call of the reader raises the error.
         """
+        schema = own_schema(schema)
         try:
             settings = parse(self.options)
             typed = _typed(settings, schema)
@@ -112,6 +113,7 @@ class KafkaGroupDataSource(DataSource):
         ConfigurationError
             If the user gave a schema that is not the source's own.
         """
+        schema = own_schema(schema)
         view = self._view()
         if view is not None:
             from pyspark_kafka_group.views.reader import KafkaGroupViewReader
@@ -135,7 +137,7 @@ class KafkaGroupDataSource(DataSource):
         """
         from pyspark_kafka_group.writers import KafkaGroupWriter
 
-        return KafkaGroupWriter(self.options, schema, overwrite=overwrite)
+        return KafkaGroupWriter(self.options, own_schema(schema), overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of a stream.  In output mode complete, it appends each batch.
@@ -150,7 +152,7 @@ class KafkaGroupDataSource(DataSource):
         from pyspark_kafka_group.writers import KafkaGroupStreamWriter
 
         del overwrite
-        return KafkaGroupStreamWriter(self.options, schema)
+        return KafkaGroupStreamWriter(self.options, own_schema(schema))
 
     def _view(self) -> str | None:
         """Return the option ``show``, the view of a group to read, if it is set."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from typing import Any
 
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 
 from pyspark_kafka_group.stream_reader import StreamReader
 
@@ -21,7 +17,15 @@ Json = dict[str, Any]
 _NO_LIMIT = 2**63 - 1
 
 
-class KafkaGroupStreamReader(StreamReader, SupportsTriggerAvailableNow):
+_ENGINE = "_engine_pyspark"
+"""Databricks' second copy of PySpark.  Its workers call sources with it, and ask `isinstance` with its classes."""
+
+_MIXINS: list[type] = [SupportsTriggerAvailableNow]
+if _ENGINE in sys.modules:
+    _MIXINS.append(import_module(f"{_ENGINE}.sql.streaming.datasource").SupportsTriggerAvailableNow)
+
+
+class KafkaGroupStreamReader(StreamReader, *_MIXINS):  # type: ignore[misc]  # not a constant list
     """The stream reader of one query."""
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -46,9 +50,11 @@ class KafkaGroupStreamReader(StreamReader, SupportsTriggerAvailableNow):
 
         If Spark passes the end of a batch as ``start``, that batch is durably finished.
         """
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) and limit.max_rows < _NO_LIMIT else None
+        # Deliberate: by name and field, not by class.  The limit may be one of Databricks' copy.
+        most = getattr(limit, "max_rows", _NO_LIMIT)
+        rows = most if most < _NO_LIMIT else None
         with self._called() as query:
-            if isinstance(limit, ReadAllAvailable):
+            if type(limit).__name__ == "ReadAllAvailable":
                 query.read_all()  # a trigger that runs once
             return query.latest_offset(start, rows)
 

@@ -14,8 +14,8 @@ import pytest
 
 from integration.java_start import environment
 from integration.order import long_ones_first
+from integration.permissions import PERMISSIONS
 from integration.spark_fixtures import application, group, options, pipeline, postgres, protocol, spark, url
-from integration.token_server import PERMISSIONS
 from pyspark_kafka_group.cluster.properties.permissions import VARIABLE
 from pyspark_kafka_group.testing.container import DEFAULT_IMAGE, IMAGE_VARIABLE
 from pyspark_kafka_group.testing.fixtures import kafka, pytest_runtest_makereport, topic

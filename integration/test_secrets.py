@@ -31,8 +31,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from integration.cluster import committed, produce, reset
+from integration.permissions import PERMISSIONS
 from integration.secret_search import Leaks
-from integration.token_server import PERMISSIONS, TokenServer
+from integration.token_server import TokenServer
 from pyspark_kafka_group.cluster.cluster import connect
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.properties.permissions import VARIABLE

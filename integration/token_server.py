@@ -13,21 +13,11 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.hashes import SHA256
 
+from integration.permissions import TOKEN_PORT
 from pyspark_kafka_group.testing import LocalKafka, TlsFiles
-from pyspark_kafka_group.testing.ports import free_ports
 
 _KEY_ID = "key-of-the-tests"
 _AUDIENCE = "kafka"
-
-
-(PORT,) = free_ports(1)
-"""The port of the token servers of this process, one at a time: Spark's processes know it before a server starts."""
-
-PERMISSIONS = [
-    f"url:http://127.0.0.1:{PORT}/token",
-    *(f"function:integration.token_providers:{name}" for name in ("Vault.token", "amazon", "azure")),
-]
-"""What the owner of a process must allow for the logins of these tests."""
 
 
 class TokenServer:
@@ -57,7 +47,7 @@ class TokenServer:
         self._subject = client_id
         self.lifetime_s = lifetime_s
         self._key = generate_private_key(65537, 2048)
-        self._server = ThreadingHTTPServer(("127.0.0.1", PORT), self._handler())
+        self._server = ThreadingHTTPServer(("127.0.0.1", TOKEN_PORT), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, name="token-server", daemon=True)
 
     def __enter__(self) -> Self:

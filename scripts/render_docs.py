@@ -442,6 +442,18 @@ order of Spark's calls. Applications on all versions can share one group. These 
 | a stream joined with itself, neither side renamed; a stream used twice with Spark Connect | The query ends with an error | rename one side (`toDF`), or use two `load()` with two groups |
 | `spark.sql.streaming.triggerAvailableNowWrapper.enabled=true` | A run with `availableNow` ends with an error, before it reads anything. The default is false | leave it |
 
+## Sail
+
+[Sail](https://github.com/lakehq/sail) is an engine with the interface of PySpark and without a JVM. Register the format in each session:
+`spark.dataSource.register(pyspark_kafka_group.DefaultSource)`. `pysail` 0.7.2 works with `pyspark-client` 4.1.3.
+
+| on Sail | what happens |
+|---|---|
+| batch reads, also with formats, bounds and `columns` | they work |
+| the sink, `delivery=at-least-once` | it works |
+| the sink, `delivery=exactly-once` | an error of the option `delivery`: Sail gives a task no number |
+| streams | Sail 0.7 has none. A program with `readStream` reads once, as a batch, and commits nothing; or Sail refuses its sink |
+
 ## What differs with the version of Kafka
 
 | Kafka | what |

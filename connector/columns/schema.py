@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from inspect import signature
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,6 +67,23 @@ def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
         "headers": pa.list_(pa.field("element", header)),
     }
     return pa.schema([(name, types[name]) for name in columns])
+
+
+def own_schema(schema: Any) -> StructType:
+    """Return a schema that an engine has passed, in the classes of this process's PySpark.
+
+    Every schema comes in through this.  Databricks runs a second copy of PySpark, whose classes have the same names but
+    are others.  Sail passes Arrow's schemas.
+    """
+    from pyspark.sql import types as t
+
+    if isinstance(schema, t.StructType):
+        return schema
+    if hasattr(schema, "jsonValue"):
+        return t.StructType.fromJson(schema.jsonValue())
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
 
 
 def to_arrow(schema: StructType) -> pa.Schema:

@@ -205,7 +205,10 @@ def _check_registry(formats: Formats, given: Mapping[str, str]) -> None:
 
 
 def check_registry_url(urls: str) -> None:
-    """Refuse a password that clients would read as part of the host or the path, and show in their errors."""
+    """Refuse a password that clients would read as part of the host or the path, and show in their errors.
+
+    Also refuse a query: the client appends its path, so the request would be any other one that the URL names.
+    """
     for url in urls.split(","):
         user, at, _ = url.rpartition("@")
         if at and re.search(r"[/?#\s]", user.strip().partition("://")[2]):
@@ -214,6 +217,8 @@ def check_registry_url(urls: str) -> None:
                 "the user or the password before the @ has a character that ends them: / or ? or # or a blank.",
                 f"Encode it, as in %2F, or use {REGISTRY}basic.auth.user.info instead.",
             )
+        if "?" in url or "#" in url:
+            raise OptionError(f"{REGISTRY}url", "it has a ? or a #.", "Write the address of the registry alone.")
 
 
 def _check_policy(formats: Formats, given: Mapping[str, str], read: Strategy) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
 
-from pyspark_kafka_group.offsets.errors import SinkTransactionError
+from pyspark_kafka_group.offsets.errors import OptionError, SinkTransactionError
 from pyspark_kafka_group.worker.jvm_connection import jvm_is_gone
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
 from pyspark_kafka_group.writing.commit_decision import MOST_TOPICS, Transaction
@@ -166,5 +166,11 @@ def _task() -> TaskContext:
     from pyspark import TaskContext
 
     found = TaskContext.get()
-    assert found is not None, "outside of a task"
+    if found is None:
+        raise OptionError(
+            "delivery",
+            "it is exactly-once, and this engine (Sail is one) gives tasks no numbers. By them the sink knows a task "
+            "that runs again.",
+            "Write at-least-once.",
+        )
     return found

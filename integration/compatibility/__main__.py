@@ -33,6 +33,8 @@ try:
     import confluent_kafka
     found["confluent-kafka"] = confluent_kafka.__version__
     found["librdkafka"] = confluent_kafka.libversion()[0]
+    import pysail
+    found["pyspark"] += f" on Sail {pysail.__version__}"
 except ImportError:
     pass
 print(json.dumps(found))
@@ -70,7 +72,7 @@ def environment(row: Row, built: Path) -> Path:
         subprocess.run([base, "-m", "venv", str(folder)], check=True)
     pins = [f"{package}=={version}" for package, version in row.pins.items()]
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, f"{built}[spark,cli,sql,testing]", *TOOLS, *pins, "pandas<3"], check=True)
+    subprocess.run([*pip, f"{built}[{row.extras}]", *TOOLS, *pins, "pandas<3"], check=True)
     subprocess.run([*pip, "--no-deps", "--force-reinstall", str(built)], check=True)  # the tree may have changed
     return python
 

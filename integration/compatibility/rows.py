@@ -28,6 +28,8 @@ class Row:
         The files of tests to run, or single tests as pytest names them.
     variables : mapping of str to str
         Environment variables for the tests.
+    extras : str
+        The extras of the package under test.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Row:
     python: str = ""
     tests: tuple[str, ...] = ("integration/test_main_paths.py",)
     variables: Mapping[str, str] = field(default_factory=dict)
+    extras: str = "spark,cli,sql,testing"
 
     @property
     def environment(self) -> str:
@@ -88,6 +91,13 @@ ROWS = (
             ("iceberg-rest", "4.1.1", "check_lake", {"LAKE_CATALOG": "rest"}),
             ("iceberg-example", "4.1.1", "check_lake_example", {}),
         )
+    ),
+    Row(
+        name="sail",
+        pins={"pysail": "0.7.2", "pyspark-client": "4.1.3"},
+        kafka="",
+        tests=("integration/compatibility/check_sail.py",),
+        extras="testing",
     ),
     Row(name="image", pins={}, kafka="4.3.1", tests=("integration/compatibility/check_image.py",)),
     Row(name="spark-4.2-group", pins={"pyspark": "4.2.0"}, kafka="4.3.1", tests=_GROUP),
