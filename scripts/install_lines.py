@@ -27,4 +27,4 @@ cd try
 def rendered(page: str) -> str:
     """Return the text of a page with new lines to install the package."""
     page = re.sub(r"(?<=<!-- install -->\n).*?(?=<!-- end of install -->)", lambda _: _BLOCK, page, flags=re.DOTALL)
-    return re.sub(r"^(pip install ')(?:\.|pyspark-kafka-group)(?=\[)", rf"\g<1>{_SOURCE}", page, flags=re.MULTILINE)
+    return re.sub(r"^((?!\|).*pip install ')(?:\.|pyspark-kafka-group)(?=\[)", rf"\g<1>{_SOURCE}", page, flags=re.MULTILINE)
