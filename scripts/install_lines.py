@@ -27,4 +27,5 @@ cd try
 def rendered(page: str) -> str:
     """Return the text of a page with new lines to install the package."""
     page = re.sub(r"(?<=<!-- install -->\n).*?(?=<!-- end of install -->)", lambda _: _BLOCK, page, flags=re.DOTALL)
-    return re.sub(r"^((?!\|).*pip install ')(?:\.|pyspark-kafka-group)(?=\[)", rf"\g<1>{_SOURCE}", page, flags=re.MULTILINE)
+    lines = re.compile(r"^((?!\|).*pip install ')(?:\.|pyspark-kafka-group)(?=\[)", re.MULTILINE)
+    return lines.sub(rf"\g<1>{_SOURCE}", page)
