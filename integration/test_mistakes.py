@@ -127,5 +127,36 @@ def test_the_last_line_after_a_mistake_says_what_it_was(tmp_path: Path) -> None:
     assert silent == set()
 
 
+def test_a_python_without_the_package_is_named(tmp_path: Path) -> None:
+    """Regression: outside of its active environment, a program only got DATA_SOURCE_NOT_FOUND, in 195 lines."""
+    (tmp_path / "python3").symlink_to(getattr(sys, "_base_executable", sys.executable))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")}
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "integration.mistakes",
+            "127.0.0.1:9",
+            "127.0.0.1:9",
+            "orders",
+            str(tmp_path),
+            "no number",
+        ],
+        cwd=Path(__file__).parents[1],
+        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": SMALL}
+        | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    (seen,) = seen_after(ran.stdout).values()
+    assert "the Python that Spark starts (python3) does not have the package pyspark-kafka-group" in seen.last, (
+        ran.stdout
+    )
+    assert f"PYSPARK_PYTHON={sys.executable}" in seen.last
+
+
 def _chosen() -> list[str]:
     return [name for name in re.split(", *", os.environ.get("MISTAKES", "")) if name]

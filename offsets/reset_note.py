@@ -1,7 +1,8 @@
 """The metadata of an offset that an operator has set with ``kafka-group reset``.
 
 ``{"v": 1, "reset": {"by": "alice@laptop", "at": 1767225600000, "from": 100}}``: the operator, the time in
-milliseconds since 1970, and the offset that was committed before, or null.
+milliseconds since 1970, and the offset that was committed before, or null.  ``"intended": true`` follows if queries
+shall accept it without ``onOffsetRewind``.  They do so once, because their next commit replaces the note.
 
 It is not a :class:`~pyspark_kafka_group.offsets.commit_metadata.CommitNote`.  A query treats such an offset like one
 without metadata, but can name the operator.
@@ -31,15 +32,20 @@ class ResetNote(NamedTuple):
         The time of the reset, in milliseconds since 1970, by that machine's clock.
     previous : Offset or None
         The offset that was committed before; None if there was none.
+    intended : bool
+        Whether a query shall accept it whatever its ``onOffsetRewind``.
     """
 
     by: str
     time_ms: int
     previous: Offset | None
+    intended: bool = False
 
     def encode(self) -> str:
         """Return the metadata for one committed offset."""
         found = {"by": self.by[:_LONGEST_NAME], "at": self.time_ms, "from": self.previous}
+        if self.intended:
+            found["intended"] = True
         return json.dumps({"v": 1, "reset": found}, separators=(",", ":"))
 
     @classmethod
@@ -52,7 +58,8 @@ class ResetNote(NamedTuple):
         by, time_ms, previous = found.get("by"), found.get("at"), found.get("from")
         if not isinstance(by, str) or type(time_ms) is not int:
             return None
-        return cls(by, time_ms, Offset(previous) if type(previous) is int and previous >= 0 else None)
+        before = Offset(previous) if type(previous) is int and previous >= 0 else None
+        return cls(by, time_ms, before, found.get("intended") is True)
 
     @property
     def time(self) -> str:

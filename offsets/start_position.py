@@ -334,7 +334,8 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
     """Return the start that the offsets call for, even if it is outside the log."""
     processed, committed, note = found.processed, found.committed, found.note
     rewound = policy.keeps_offsets and _went_back(info, found, query)
-    if rewound and policy.on_rewind is RewindPolicy.FAIL:
+    on_rewind = RewindPolicy.GROUP if info.reset is not None and info.reset.intended else policy.on_rewind
+    if rewound and on_rewind is RewindPolicy.FAIL:
         raise OffsetRewindError(
             topic=tp.topic,
             partition=tp.partition,
@@ -344,8 +345,8 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
             reset=None if info.reset is None else str(info.reset),
             previous=_set_back_from(info),
         )
-    put_back = rewound and policy.on_rewind is RewindPolicy.CHECKPOINT
-    if processed is not None and not (rewound and policy.on_rewind is RewindPolicy.GROUP):
+    put_back = rewound and on_rewind is RewindPolicy.CHECKPOINT
+    if processed is not None and not (rewound and on_rewind is RewindPolicy.GROUP):
         wanted = max(processed.offset, processed.offset if committed is None else committed)
         wanted = max(wanted, (_set_back_from(info) or wanted) if put_back else wanted)
     elif committed is not None:

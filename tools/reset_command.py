@@ -67,6 +67,7 @@ def _request_of(options: dict[str, Any]) -> dict[str, Any]:
 @click.option("--to-group", metavar="OTHER", help="The offsets of another group.")
 @click.option("--to-file", metavar="FILE", help="The offsets of a JSON file.")
 @topics_option
+@click.option("--intended", is_flag=True, help="Queries with a checkpoint accept the new offsets once.")
 @click.option("--allow-new-topics", is_flag=True, help="Allow topics that the group has never committed.")
 def reset(
     *,
@@ -75,6 +76,7 @@ def reset(
     group: str,
     as_json: bool,
     request: ResetRequest,
+    intended: bool,
     execute: bool,
 ) -> None:
     """Set the committed offsets of GROUP. The group must have no members.
@@ -94,6 +96,9 @@ def reset(
 
     FILE has a list like [{"topic": "orders", "partition": 0, "offset": 100}].
 
+    A query with a checkpoint stops at its next start if an offset went back, with
+    OffsetRewindError. With --intended it accepts that once, whatever its onOffsetRewind.
+
     Each offset gets a note with the user, the time, and the offset before. Queries log it at their
     start, and 'kafka-group history' shows it. Ends with 1 if the group has members or does not
     exist, and with 2 if anything else is wrong. In both cases nothing has changed, unless the
@@ -107,19 +112,28 @@ def reset(
       kafka-group reset --profile prod --to-group orders-etl-old orders-etl
     """
     del properties
-    set_offsets(inspection, group, patiently(lambda: plan(inspection, group, request)), execute, as_json)
+    changes = patiently(lambda: plan(inspection, group, request))
+    set_offsets(inspection, group, changes, execute, as_json, intended=intended)
 
 
-def set_offsets(inspection: Cluster, group: str, changes: Sequence[Change], execute: bool, as_json: bool) -> None:
+def set_offsets(
+    inspection: Cluster,
+    group: str,
+    changes: Sequence[Change],
+    execute: bool,
+    as_json: bool,
+    *,
+    intended: bool = False,
+) -> None:
     """Show planned changes, and make them if ``execute``."""
     if execute:
-        _execute(inspection, group, changes)
+        _execute(inspection, group, changes, intended)
     for change in changes:
         if change.clamped:
             where = "before the start of the log" if change.requested < change.log_start else "after the end of the log"
             say(f"{change.tp}: {change.requested} is {where}. The new offset is {change.offset}.")
     document = reset_document(group, changes, executed=execute)
-    show([document], as_json, lambda: reset_text(document, width=terminal_width()))
+    show([document], as_json, lambda: reset_text(document, intended=intended, width=terminal_width()))
 
 
 def _text_of(file: str) -> str:
@@ -131,11 +145,11 @@ def _text_of(file: str) -> str:
         raise ConfigurationError(f"{file}: it is not UTF-8 text. Name a file of offsets.") from None
 
 
-def _execute(inspection: Cluster, group: str, changes: Sequence[Change]) -> None:
+def _execute(inspection: Cluster, group: str, changes: Sequence[Change], intended: bool) -> None:
     """Commit, then check the committed offsets: the answer may be lost, or the broker may refuse a part."""
     by, now_ms = _who(), int(time.time() * 1000)
     offsets = {
-        change.tp: (change.offset, change.leader_epoch, ResetNote(by, now_ms, change.previous).encode())
+        change.tp: (change.offset, change.leader_epoch, ResetNote(by, now_ms, change.previous, intended).encode())
         for change in changes
     }
     problem, so_far, refused = "", "", {}

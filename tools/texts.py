@@ -357,16 +357,17 @@ _RESET = (
 )
 
 
-def reset_text(document: Document, *, width: int | None = None) -> list[str]:
+def reset_text(document: Document, *, intended: bool = False, width: int | None = None) -> list[str]:
     """Return the lines of ``reset``."""
     of = f"{_count(len(document['partitions']), 'offset')} of {clean(document['group'])}"
     done = f"Set {of}." if document["executed"] else f"Nothing was changed. --execute sets {of}."
     lines = [*table(_RESET, document["partitions"], width=width), "", done]
     parts = document["partitions"]
     if any(part["committed_offset"] is not None and part["new_offset"] < part["committed_offset"] for part in parts):
+        stops = "stops at its next start with OffsetRewindError. Use --intended, or start it once with "
+        accepts = "accepts the new offsets at its next start, once"
         lines += _wrapped(
-            "A query with a checkpoint stops at its next start with OffsetRewindError, unless you start it once with "
-            "onOffsetRewind=group.",
+            f"A query with a checkpoint {accepts if intended else stops + 'onOffsetRewind=group'}.",
             "",
         )
     return lines

@@ -21,6 +21,13 @@ def test_the_form_stays() -> None:
     assert str(NOTE._replace(previous=None)).endswith("there was none before")
 
 
+def test_that_a_reset_is_intended_is_a_field_that_others_do_not_have() -> None:
+    intended = NOTE._replace(intended=True)
+    assert intended.encode() == GOLDEN.replace("100}", '100,"intended":true}')
+    assert ResetNote.decode(intended.encode()) == intended
+    assert ResetNote.decode(GOLDEN.replace("100}", '100,"intended":"yes"}')) == NOTE
+
+
 @given(st.text(), st.integers(-(2**63), 2**63), st.none() | st.integers(0, 2**63 - 1))
 def test_no_reset_looks_like_a_commit_of_a_query_and_each_fits(by: str, time_ms: int, previous: int | None) -> None:
     note = ResetNote(by, time_ms, None if previous is None else Offset(previous))

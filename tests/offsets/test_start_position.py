@@ -298,6 +298,19 @@ def test_reset_below_what_another_query_has_processed_is_a_rewind_also_where_thi
     assert (start.position, start.rewound) == (40, True)
 
 
+@pytest.mark.parametrize("policy", RewindPolicy)
+@pytest.mark.parametrize("finished", [60, 40, 30])
+def test_a_reset_that_is_intended_is_accepted_once_whatever_the_policy(policy: RewindPolicy, finished: int) -> None:
+    reset = reset_from(70).reset
+    assert reset is not None
+    info = replace(INFO, reset=reset._replace(intended=True))
+    lenient = replace(EARLIEST, on_rewind=policy)
+    start = decide(40, by=None, finished=finished, info=info, policy=lenient)
+    assert (start.position, start.committed, start.rewound) == (40, 40, True)
+    again = decide(40, by=start.note, finished=50, processed_lineage=start.note.lineage, policy=lenient)
+    assert (again.position, again.rewound) == (50, False), "its own commit has replaced the note"
+
+
 def test_reset_from_an_offset_that_the_log_has_lost_since_leaves_no_commit_above_the_start() -> None:
     """Otherwise the next owner would start there, and leave out the records between the start and the commit."""
     policy = replace(LENIENT, on_rewind=RewindPolicy.CHECKPOINT)

@@ -158,6 +158,14 @@ def test_a_member_that_joins_meanwhile_is_1(broker: FakeBroker) -> None:
     assert "is in use" in found.stderr
 
 
+@pytest.mark.parametrize("intended", [False, True])
+def test_a_reset_may_say_that_it_is_intended(broker: FakeBroker, intended: bool) -> None:
+    found = run(broker, "--to", "start", "--execute", *["--intended"] * intended)
+    notes = [ResetNote.decode(metadata) for _, _, metadata in sent(broker).values()]
+    assert [note.intended for note in notes if note is not None] == [intended] * 2
+    assert ("accepts the new offsets at its next start, once" in " ".join(found.stdout.split())) is intended
+
+
 def test_what_is_refused_in_part_is_2_and_said_exactly(broker: FakeBroker) -> None:
     note = ResetNote("alice@laptop", 0, None)
     done = answers.offsets(FetchedOffsets(0, {ORDERS[0]: FetchedOffset(0, 2, -1, note.encode())}))
