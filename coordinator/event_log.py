@@ -7,8 +7,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from pyspark_kafka_group.cluster.daemon_executor import ClosedError, DaemonExecutor
 from pyspark_kafka_group.coordinator.activity import Activity
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.offsets.reset_note import ResetNote
@@ -38,6 +40,10 @@ LINE_FIELDS: Mapping[str, tuple[str, str]] = {
 }
 """Type and meaning of the fields with which each line of the event log begins."""
 
+# How many lines may wait for a file system that hangs, and how long the end of the query waits for it.
+_MOST_WAITING = 10_000
+_CLOSE_S = 2.0
+
 # A line of the log names at most this many partitions, and counts the others.
 _NAMED = 8
 
@@ -65,6 +71,10 @@ class EventLog:
     def __init__(self, client_id: str, path: str | None) -> None:
         self._client_id = client_id
         self._path = None if path is None else Path(path)
+        # Deliberate: a thread of its own.  A file system that hangs would stop the group thread, and the group would
+        # throw this member out.
+        self._writer = None if path is None else DaemonExecutor("kafka-group-event-log")
+        self._waiting = 0  # number of lines to write, for a limit; may be wrong by a few
         self.activity = Activity()
 
     @property
@@ -84,13 +94,30 @@ class EventLog:
             level = log_level(type(event))
         if _log.isEnabledFor(level):
             _log.log(level, "%s: %s", self._client_id, describe(event))
-        if self._path is not None:
-            self._append(event)
-
-    def _append(self, event: events.Event) -> None:
+        if self._writer is None or self._path is None:
+            return
         line = json.dumps({"time": time.time(), "member": self._client_id, **event.to_json()})
+        self._waiting += 1
+        if self._waiting <= _MOST_WAITING:
+            self._writer.post(self._append, line)
+        elif self._waiting == _MOST_WAITING + 1:
+            _log.warning("eventLog: %s takes no lines. The file gets no further events.", self._path)
+
+    def close(self) -> None:
+        """Wait a moment until all lines are in the file.  May be called more than once."""
+        if self._writer is not None:
+            written = self._writer.submit(lambda: None)
+            self._writer.close()
+            with suppress(TimeoutError, ClosedError):
+                written.result(_CLOSE_S)
+
+    def _append(self, line: str) -> None:
+        if self._waiting <= _MOST_WAITING:
+            self._waiting -= 1
+        if self._path is None:
+            return
         try:
-            with self._path.open("a", encoding="utf-8") as file:  # type: ignore[union-attr]  # checked by the caller
+            with self._path.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
         except OSError as problem:
             _log.warning(

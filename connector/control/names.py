@@ -34,6 +34,7 @@ def publish(query_id: str, address: str) -> None:
 
 def _remove_if_dead(link: Path) -> None:
     """Remove the link and the socket of a process that was killed.  Nobody listens there, but the file stays."""
+    address = ""
     try:
         address = os.readlink(link)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:

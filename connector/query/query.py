@@ -366,6 +366,7 @@ class Query:
             if self._group is not None:
                 self._group.begin_stop(_STOP_S)
                 self._group.join(_STOP_S + _LEAVE_S)
+            self._event_log.close()
         self._watch.close()
         if self._control is not None:
             self._control.close()

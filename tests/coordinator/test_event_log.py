@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 
 import pytest
 
+from pyspark_kafka_group.coordinator import event_log
 from pyspark_kafka_group.coordinator.event_log import LINE_FIELDS, EventLog, describe
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import LogChange
@@ -131,6 +133,7 @@ def test_event_is_one_line_of_the_file(event: events.Event, fields: dict[str, ob
     path = tmp_path / "events.jsonl"
     log = EventLog("c", str(path))
     log(event)
+    log.close()
     [line] = path.read_text(encoding="utf-8").splitlines()
     document = json.loads(line)
     assert {key: value for key, value in document.items() if key != "time"} == {"member": "c", **fields}
@@ -160,11 +163,33 @@ def test_file_that_cannot_be_written_is_given_up_after_one_warning(
     log = EventLog("c", str(tmp_path / "missing" / "events.jsonl"))
     for _ in range(3):
         log(events.Left(clean=True))
+    log.close()
     assert len([record for record in caplog.records if "eventLog: cannot write" in record.getMessage()]) == 1
     assert log.counts["left"] == 3
 
 
 def test_every_line_begins_with_the_fields_that_the_docs_tell(tmp_path: Path) -> None:
     path = tmp_path / "events"
-    EventLog("c", str(path))(events.Left(clean=True))
+    log = EventLog("c", str(path))
+    log(events.Left(clean=True))
+    log.close()
     assert list(json.loads(path.read_text(encoding="utf-8"))) == [*LINE_FIELDS, "clean"]
+
+
+def test_a_file_system_that_hangs_does_not_stop_the_caller(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the group thread waited for the file, and the group threw its member out."""
+    monkeypatch.setattr(event_log, "_MOST_WAITING", 3)
+    monkeypatch.setattr(event_log, "_CLOSE_S", 0.1)
+    path = tmp_path / "events"
+    os.mkfifo(path)  # hangs until somebody reads it
+    log = EventLog("c", str(path))
+    for _ in range(9):
+        log(events.Left(clean=True))
+    log.close()
+    assert [record.getMessage() for record in caplog.records if "takes no lines" in record.getMessage()] == [
+        f"eventLog: {path} takes no lines. The file gets no further events."
+    ]
+    with path.open() as reader:
+        assert json.loads(reader.readline())["event"] == "left"

@@ -122,6 +122,7 @@ def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
         if membership.alive:
             membership.begin_stop(1.0)
             membership.join(10.0)
+        membership._event_log.close()
     # Keep the brokers until the requests threads have ended.  Without brokers, their open requests would time out.
     for thread in threading.enumerate():
         if thread.name == "kafka-group-requests":

@@ -445,7 +445,7 @@ class SimulatedOffsets(GroupOffsets):
             raise UnknownTopicError(missing, option=option)
         return counts
 
-    def matching(self, pattern: str) -> dict[str, int]:
+    def matching(self, pattern: str, *, timeout_s: float = 0.0) -> dict[str, int]:
         names = sorted({tp.topic for tp in self._world.logs})
         return {name: self.partition_count(name) for name in names if name in pattern}
 
