@@ -68,3 +68,19 @@ def test_the_readme_can_be_read_in_three_minutes() -> None:
     assert len(lines) <= 120
     assert len(" ".join(lines).split()) <= 700
     assert len([line for line in lines if line.startswith("|")]) <= 8
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("duplicates", "sinks"),
+        ("connection refused", "symptoms"),
+        ("airflow", "bookmarks"),
+        ("offset reset", "options"),
+        ("rebalance", "options"),
+        ("notebook", "recipes"),
+        ("small files", "small-files"),
+    ],
+)
+def test_the_search_finds_the_words_of_users(words: str, page: str) -> None:
+    assert words in (DOCS / f"{page}.md").read_text(encoding="utf-8").lower()
