@@ -31,8 +31,8 @@ def committed(offset: int) -> Any:
 
 @pytest.fixture(autouse=True)
 def commits(broker: FakeBroker) -> None:
-    """Let the group commit 5, 15 and 25.  The log ends at 90."""
-    broker.answers |= {FETCH: [committed(5), committed(15), committed(25)], LIST: logs({TP: 90})}
+    """Let the group commit 5, 15, 25 and 35.  The log ends at 90."""
+    broker.answers |= {FETCH: [committed(offset) for offset in (5, 15, 25, 35)], LIST: logs({TP: 90})}
 
 
 def run(broker: FakeBroker, command: str, *options: str) -> Result:
@@ -42,15 +42,15 @@ def run(broker: FakeBroker, command: str, *options: str) -> Result:
 
 
 def test_there_is_an_object_for_each_look(broker: FakeBroker) -> None:
-    found = run(broker, "watch", "--json", "--interval", "0.1", "--count", "3")
+    found = run(broker, "watch", "--json", "--interval", "0.1", "--count", "4")
     assert found.exit_code == 0, found.output
     looks = [json.loads(line) for line in found.stdout.splitlines()]
-    assert [look["partitions"][0]["committed_offset"] for look in looks] == [5, 15, 25]
-    first, second, third = looks
+    assert [look["partitions"][0]["committed_offset"] for look in looks] == [5, 15, 25, 35]
+    first, second, _, fourth = looks
     assert first["consumed_per_second"] is None
     assert second["consumed_per_second"] is None, "one commit shows no rate"
     assert second["produced_per_second"] == 0
-    assert third["consumed_per_second"] > 0
+    assert fourth["consumed_per_second"] > 0
     assert (second["rebalances"], second["error"]) == (0, None)
 
 

@@ -64,7 +64,7 @@ class _Track(NamedTuple):
         """Return the rate from the first commit to the last one, so that a commit more or less does not count."""
         if self.committed is None:
             return None
-        if len(self.commits) < 2:
+        if len(self.commits) < _FEWEST:  # between two, the pauses of the polls would count too much
             watched_s = now - self.since
             return 0.0 if watched_s >= WINDOW_S and not self.commits else None
         first, last = self.commits[0], self.commits[-1]
