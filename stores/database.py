@@ -151,8 +151,6 @@ class Database:
         try:
             return engine.connect()
         except sa.exc.DBAPIError as e:
-            if _is_lock(e):
-                raise
             url = engine.url
             address = sa.URL.create(url.get_backend_name(), url.username, None, url.host, url.port, url.database)
             lines = str(e.orig).strip().splitlines() or [type(e.orig).__name__]

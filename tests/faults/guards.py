@@ -164,11 +164,4 @@ FAULTS = [
         "                if False:\n",
         _TEST_LAKE,
     ),
-    Fault(
-        "a lock of the database counts as an unreachable one",
-        "stores/database.py",
-        "            if _is_lock(e):\n                raise\n            url",
-        "            url",
-        "tests/stores/test_database.py",
-    ),
 ]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 import socket
+import sqlite3
 import traceback
 from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.stores import database as module
 from pyspark_kafka_group.stores.database import Database
-from pyspark_kafka_group.stores.errors import DatabaseError
+from pyspark_kafka_group.stores.errors import DatabaseError, PartitionsLockedError
 
 
 def checked(url: str) -> Database:
@@ -111,3 +113,11 @@ def test_a_file_that_cannot_be_opened_is_named() -> None:
 )
 def test_connecting_has_a_limit(url: str, limit: dict[str, int]) -> None:
     assert module._limit(url) == limit
+
+
+def test_a_database_that_is_locked_while_connecting_is_not_unreachable(tmp_path: Path) -> None:
+    database = Database.checked(f"sqlite:///{tmp_path}/rows.db", lock_timeout_s=0.0, idle_timeout_s=1.0)
+    with closing(sqlite3.connect(tmp_path / "rows.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(PartitionsLockedError), database.transaction():
+            pass

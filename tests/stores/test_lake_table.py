@@ -204,6 +204,25 @@ def test_a_batch_that_reads_lost_records_again_is_noted_even_if_it_writes_no_row
     assert target.note.call_count == (0 if rows else 1)
 
 
+def test_a_second_write_of_a_batch_is_compared_with_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = MagicMock(commits=MagicMock(return_value=[]), write=MagicMock(return_value=LakeWrite(3, 0)))
+    refuse = MagicMock(side_effect=ConfigurationError("written"))
+    monkeypatch.setattr(
+        lake_table, "running_batch", lambda *_: RunningBatch({TopicPartition("orders", 0): planned(0, 9)})
+    )
+    monkeypatch.setattr(lake_table, "_checked", MagicMock())
+    monkeypatch.setattr(LakeTable, "_format", lambda *_: target)
+    monkeypatch.setattr(LakeTable, "_refuse_known", refuse)
+    batch = MagicMock(dtypes=[("topic", "string"), ("partition", "int"), ("offset", "bigint")])
+    first, second = LakeTable("lake.db.twice"), LakeTable("lake.db.twice")
+    first.write(batch, 0)
+    second.write(batch, 1)
+    refuse.assert_not_called()
+    with pytest.raises(ConfigurationError, match="written"):
+        first.write(batch, 1)
+    assert target.write.call_count == 2
+
+
 def test_the_history_is_read_once_in_a_run_and_before_an_error() -> None:
     """While this run reads on, another application writes the lost records again, and then the group goes on here."""
     zero, gone = TopicPartition("orders", 0), Commit({TopicPartition("orders", 0): Span(5, 9)}, counts=False)
