@@ -220,7 +220,11 @@ class StartRequests:
         behind = {tp for tp, info in found.info.items() if is_behind(info, state.processed.get(tp), logged.get(tp))}
         patience_s = {**dict.fromkeys(shorter, SHORTER_S), **dict.fromkeys(behind, _RESTORED_S)}
         doubtful = {(tp, wanted[tp]): self._doubtful_since.get((tp, wanted[tp]), now) for tp in patience_s}
-        others = {key: since for key, since in self._doubtful_since.items() if key not in wanted.items()}
+        others = {
+            (tp, epoch): since
+            for (tp, epoch), since in self._doubtful_since.items()
+            if wanted.get(tp) != epoch and tp in state.owned and state.owned[tp].epoch == epoch
+        }
         self._doubtful_since = {**others, **doubtful}
         waits = {tp for (tp, _), since in doubtful.items() if now - since < patience_s[tp]}
         info = {tp: info for tp, info in found.info.items() if tp not in waits}

@@ -133,7 +133,8 @@ class LogInspection:
             for tp in outdated
         }
         unsure |= outdated | unknown | shorter
-        self._told.update({tp: plannable[tp].offset for tp in cut})
+        told = {tp: offset for tp, offset in self._told.items() if tp in plannable}
+        self._told = {**told, **{tp: plannable[tp].offset for tp in cut}}
         self.strange |= bool(unsure)
         return Changes(recreated, deleted, cut, unsure - cut)
 
@@ -151,7 +152,8 @@ class LogInspection:
         epoch_ends = self._ask_epoch_ends(epochs)
         lacking = below(plannable, epoch_ends)
         known = [tp for tp in epoch_ends if tp in leader_epochs and tp not in lacking]
-        self._validated.update({tp: (plannable[tp], leader_epochs[tp]) for tp in known})
+        before = {tp: confirmed for tp, confirmed in self._validated.items() if tp in plannable}
+        self._validated = {**before, **{tp: (plannable[tp], leader_epochs[tp]) for tp in known}}
         return lacking, set(epochs.keys() - epoch_ends.keys())
 
     def _of_other_logs(self, plannable: Plannable, outdated: set[TopicPartition]) -> set[TopicPartition]:

@@ -372,3 +372,16 @@ def test_without_topic_ids_a_leader_that_counts_anew_for_long_is_that_of_another
     assert cluster.inspect(plannable=plannable) == Changes(unsure={A, B}), "or it does not know of the new one yet"
     clock.s += 3
     assert cluster.inspect(plannable=plannable) == Changes(truncated={A, B})
+
+
+def test_partitions_that_have_left_are_forgotten() -> None:
+    """Regression: what was known of them stayed for ever."""
+    cluster = Cluster(A, B)
+    cluster.leader_epochs = dict.fromkeys((A, B), LeaderEpoch(5))
+    cluster.epoch_ends = {A: Offset(5), B: Offset(5)}
+    cluster.ends = {A: Offset(6), B: Offset(6)}
+    cluster.inspect(news=True)
+    assert cluster.inspection._validated.keys() == {A, B}
+    cluster.leader_epochs[A] = LeaderEpoch(6)
+    cluster.inspect(news=True, plannable={A: position()})
+    assert cluster.inspection._validated.keys() == {A}
