@@ -40,7 +40,9 @@ class Spent:
         (b"\x22\x10" + bytes(16), VALUE + 2 * PACKED),
         (GROUP + NUMBER + END, 3 * VALUE + VALUE),
         (b"\x13" + NUMBER + b"\x14" + NUMBER, 4 * VALUE + INNER),  # a group that the schema has as a message
+        (b"\x13\x14\x12\x00", 3 * VALUE + 2 * INNER),  # behind the group, fields are those of the message again
         (b"\x12\x05\x08", VALUE),  # cut off
+        (b"\x08", VALUE),
         (b"\x09\x00", VALUE),
         (b"\x80", 0),  # regression: the walk began again at the beginning, until the budget was spent
         (GROUP * 500, 100 * (VALUE + VALUE)),  # deeper than the library goes
