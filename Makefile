@@ -16,22 +16,36 @@ export PYSPARK_PYTHON := $(PY)
 export PYSPARK_DRIVER_PYTHON := $(PY)
 export SPARK_LOCAL_IP ?= 127.0.0.1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
+unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME PYTHONOPTIMIZE PYTHONWARNINGS
 
 # The address of the repository, in the links of what `make wheels` builds. The release workflow sets it; put yours here
 # to release from another machine: docs/releasing.md.
 REPOSITORY ?=
 
+# Other versions to test with, for a new .venv: VERSIONS="pyspark==4.2.0 confluent-kafka==2.15.0".
+VERSIONS ?=
+
+# What `make proof` runs, and the seed of all that is random in it.
+PARTS ?= schedules soak sanitizers versions benchmarks wheels
+SEED ?= $(shell date +%s)
+
+# Says what it runs, and how long it took: $(PART) 'what' command.
+PART := @scripts/part.sh
+BEGAN := $(shell date +%s)
+MINUTES = $$((($$(date +%s) - $(BEGAN)) / 60)):$$(printf %02d $$((($$(date +%s) - $(BEGAN)) % 60))) min
+
 # Two workers begin with half of the tests each, so that files stay together, until one has nothing left.
 FAST := $(PY) -m pytest tests -n 2 --dist worksteal
-# These wait much of the time, so four workers share two cores. Each has brokers and a Spark of its own and takes whole
+# These wait much of the time, so three workers share two cores. With four, a test takes two to four times as long as alone,
+# and the tests together take longer than with two. Each worker has brokers and a Spark of its own and takes whole
 # files, so that what a file sets up is set up once. Long files begin first: integration/order.py.
-INTEGRATION := $(PY) -m pytest integration -n 4 --dist loadfile --no-loadscope-reorder
+INTEGRATION := $(PY) -m pytest integration -n 3 --dist loadfile --no-loadscope-reorder
 # Of these, `test` runs the ones with several applications and the main paths. An empty KAFKA_VERSION is the newest.
 APPLICATIONS := integration/test_exactly_once.py 'integration/test_faults.py::test_nothing_is_lost_and_twice_is_only_what_was_declared[consumer]'
 PROMISES := $(PY) -m pytest $(APPLICATIONS) integration/test_main_paths.py -n 2 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help setup demo demo-cluster test test-all lint types fast integration archives sanitize simulate faults soak \
+MAKEFLAGS += --no-print-directory
+.PHONY: help setup demo demo-cluster test test-all proof $(PARTS:%=proof-%) lint types fast integration archives sanitize simulate faults soak \
 	rebalances compatibility bench bench-check docs wheels format clean java
 .NOTPARALLEL:
 
@@ -44,17 +58,34 @@ demo: $(READY)  ## the whole thing on a real local Kafka, about two minutes
 demo-cluster: $(READY)  ## the same on a standalone Spark cluster, one worker of which is killed; about two minutes
 	@$(PY) examples/orders/demo.py --cluster $(ARGS)
 
-test: $(READY)  ## fast tests, then the main promises on a real local Kafka, under both protocols; under 10 minutes
-	@$(FAST)
-	@KAFKA_VERSION=$(KAFKA_VERSION) $(PROMISES)
-test-all: lint types docs archives test  ## lint, types, and all tests; under 25 minutes
-	@$(PY) -m tests.simulation --seed 2000 --schedules 48000
-	@$(INTEGRATION) $(APPLICATIONS:%=--deselect %)
+test: $(READY)  ## each change: fast tests, then the main promises on a real local Kafka, under both protocols
+	$(PART) 'fast tests: all of tests/, without a broker' $(FAST)
+	$(PART) 'the main promises, on a real Kafka and a real Spark' env KAFKA_VERSION=$(KAFKA_VERSION) $(PROMISES)
+	@echo "Proved in $(MINUTES): the rules, by all fast tests; and on a real Kafka, under both protocols, that queries" \
+		"share a group, survive kills and restarts, lose no record, and name each one that comes twice."
+test-all: lint types docs archives test  ## each merge, through .ci/run: all checks and all tests
+	$(PART) '48,000 simulated schedules, and small worlds' $(PY) -m tests.simulation --seed 2000 --schedules 48000
+	$(PART) 'all other integration tests' $(INTEGRATION) $(APPLICATIONS:%=--deselect %)
+	@echo "Proved in $(MINUTES): every promise that a test of this project knows, with these versions."
+proof: $(PARTS:%=proof-%)  ## each night, and before a release: hours (PARTS="soak wheels" selects, SEED=7 repeats)
+	@echo "Proved in $(MINUTES) with seed $(SEED): $(PARTS)."
+proof-schedules:
+	$(PART) 'a million schedules from seed $(SEED)' $(MAKE) simulate ARGS='--schedules 1000000 --seed $(SEED)'
+proof-soak:
+	$(PART) 'an hour of faults, seed $(SEED)' $(MAKE) soak ARGS='--minutes 60 --brokers 3 --proxied --seed $(SEED)'
+proof-sanitizers:
+	$(PART) 'a million rounds of each fuzzer from seed $(SEED)' $(MAKE) sanitize ARGS='1000000 $(SEED)'
+proof-versions: $(READY)
+	$(PART) 'other versions of Spark, Kafka and Python' $(PY) -m integration.compatibility --no-record
+proof-benchmarks:
+	$(PART) 'benchmarks with bounds' $(MAKE) bench-check
+proof-wheels:
+	$(PART) 'the sdist and all wheels' $(MAKE) wheels
 lint: $(READY)  ## ruff: rules and formatting
 	@$(PY) -m ruff check --quiet
 	@$(PY) -m ruff format --quiet --check || { echo 'Run: make format'; exit 1; }
 types: $(READY)  ## mypy --strict over package, tests and examples
-	@$(PY) -m mypy --no-error-summary src tests integration examples benchmarks
+	$(PART) 'mypy --strict' $(PY) -m mypy --no-error-summary src tests integration examples benchmarks
 fast: $(READY)  ## all of tests/: no broker but an in-process mock
 	@$(FAST) $(ARGS)
 integration: archives  ## all of integration/: real Kafka, real Spark
@@ -106,6 +137,8 @@ $(READY): pyproject.toml $(wildcard connector/*/*.[ch] connector/*/*/*.[ch]) | j
 		echo 'Setting up $(VENV) with $(PYTHON): a minute or two, about 500 MB to download ...'
 	@$(PY) -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@$(PY) -m pip install --quiet 'setuptools>=77'
-	@$(PY) -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	@$(PY) -m pip install --quiet --no-compile --no-build-isolation --editable '.[dev]' $(VERSIONS)
+	@$(PY) -m compileall -q -j 0 $(VENV)/lib/python*/site-packages >/dev/null || true
 	@$(PY) -c 'import pathlib, pyspark; pathlib.Path(pyspark.__path__[0], "python/lib/pyspark.zip").unlink(missing_ok=True)'
+	@echo "Set up in $(MINUTES)"
 	@touch $@

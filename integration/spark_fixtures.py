@@ -28,7 +28,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "1")
-        # By default, Spark polls again 10 ms after it has found no data.  The queries of four workers share two cores.
+        # By default, Spark polls again 10 ms after it has found no data.  The queries of all workers share two cores.
         .config("spark.sql.streaming.pollingDelay", "50")
         .getOrCreate()
     )

@@ -1,7 +1,8 @@
-"""CI on the public host tries the oldest versions that pyproject.toml allows."""
+"""CI on the public host runs the three commands, and tries the oldest versions that pyproject.toml allows."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 
 import yaml
@@ -19,3 +20,22 @@ def test_the_oldest_versions_are_those_of_the_package() -> None:
     # All tests run on Spark 4.2.  docs/compatibility.md lists the tests that run on 4.0 and 4.1.
     assert set(oldest["versions"].split()) <= floors | {"pyspark==4.2.0"}
     assert oldest["versions"]
+
+
+def test_the_workflows_call_the_three_commands_and_nothing_else() -> None:
+    called = set()
+    for name in ("tests", "nightly"):
+        workflow = yaml.safe_load((ROOT / ".github" / "workflows" / f"{name}.yml").read_text(encoding="utf-8"))
+        called |= {
+            " ".join(step["run"].split()[:2]) if step["run"].startswith("make") else step["run"]
+            for job in workflow["jobs"].values()
+            for step in job["steps"]
+            if "run" in step
+        }
+    assert called == {"make test", ".ci/run", "make proof"}
+
+
+def test_each_night_all_parts_of_the_proof_run() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "nightly.yml").read_text(encoding="utf-8"))
+    (parts,) = re.findall(r"^PARTS \?= (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert workflow["jobs"]["nightly"]["strategy"]["matrix"]["part"] == parts.split()
