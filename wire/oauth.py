@@ -207,13 +207,6 @@ def _endpoint(config: Mapping[str, str], given: Mapping[str, str]) -> TokenEndpo
         pairs = (pair.partition("=") for pair in given.get("config", "").split())
         query = next((value for name, _, value in pairs if name == "query"), "")
         url = (url or _AZURE) + (f"?{query}" if query else "")
-    elif metadata == "aws_iam":
-        raise PropertyError(
-            f"{_PREFIX}metadata.authentication.type",
-            "only clients of confluent-kafka know aws_iam, and the source has connections of its own.",
-            f"Remove it. For Amazon MSK, set kafka.{PROVIDER}=msk:REGION. For another cluster, let a function of your "
-            "own call GetWebIdentityToken of AWS STS, and name it there; docs/security.md has the function.",
-        )
     elif metadata != "none":
         raise PropertyError(
             f"{_PREFIX}metadata.authentication.type", f"librdkafka does not implement {metadata}.", "Remove it."

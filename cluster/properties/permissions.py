@@ -89,6 +89,8 @@ SAFE_FOR_A_SHELL = re.compile(r"[\w.@/:+-]*")
 _IN_A_COMMAND = ("sasl.kerberos.keytab", "sasl.kerberos.principal", "sasl.kerberos.service.name")
 """The properties that librdkafka puts into its command, see ``sasl.kerberos.kinit.cmd``."""
 
+_METADATA = "sasl.oauthbearer.metadata.authentication.type"
+
 AZURE_URL = "http://169.254.169.254/metadata/identity/oauth2/token"
 """The token endpoint of Azure's metadata service, if an option names no other."""
 
@@ -158,9 +160,16 @@ def check_properties(config: Mapping[str, str]) -> None:
         if not SAFE_FOR_A_SHELL.fullmatch(config.get(key, "")):
             why = "it has special characters of the shell in which the Kafka client runs kinit"
             check_allowed(f"kafka.{key}", Kind.COMMAND, config[key].strip(), why)
-    metadata = "sasl.oauthbearer.metadata.authentication.type"
-    if config.get(metadata, "").strip() == "azure_imds" and "sasl.oauthbearer.token.endpoint.url" not in config:
-        check_allowed(f"kafka.{metadata}", Kind.URL, AZURE_URL, "it sends the token of this machine to the brokers")
+    metadata = config.get(_METADATA, "").strip()
+    if metadata == "azure_imds" and "sasl.oauthbearer.token.endpoint.url" not in config:
+        check_allowed(f"kafka.{_METADATA}", Kind.URL, AZURE_URL, "it sends the token of this machine to the brokers")
+    if metadata == "aws_iam":
+        raise OptionError(
+            f"kafka.{_METADATA}",
+            "only clients of confluent-kafka know aws_iam. They would send a token of this machine to any broker.",
+            f"Remove it. For Amazon MSK, set kafka.{PROVIDER}=msk:REGION. For another cluster, let a function of your "
+            "own call GetWebIdentityToken of AWS STS, and name it there; docs/security.md has the function.",
+        )
 
 
 def _goes_home(provider: str, config: Mapping[str, str]) -> bool:

@@ -119,6 +119,17 @@ def test_libraries_and_files_of_offsets_are_always_refused(use: str, key: str, a
         connecting({"bootstrap.servers": "a", key: "/x.so"})
 
 
+@pytest.mark.parametrize("use", PARSERS)
+def test_the_identity_of_a_machine_of_aws_goes_to_no_broker(use: str) -> None:
+    """Regression: the sink handed this to confluent-kafka, which would have sent a token of AWS to any broker."""
+    given = {**OIDC, "kafka.sasl.oauthbearer.metadata.authentication.type": "aws_iam"}
+    with (
+        options_of_the_owner(),
+        pytest.raises(OptionError, match=r"aws_iam\. .*set kafka\.sasl\.oauthbearer\.provider=msk"),
+    ):
+        PARSERS[use]({**BASE, **given})
+
+
 def test_a_reference_cannot_hide_what_is_not_allowed(allow: Allow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NAME", "os:system")
     allow("env:NAME")
