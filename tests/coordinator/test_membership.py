@@ -9,8 +9,11 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -681,3 +684,15 @@ def test_a_partition_that_drains_is_released_when_its_batch_is_committed(member:
     assert first.wait_until(lambda state: len(state.owned) == 1, PATIENCE_S)
     assert first._event_log.counts[events.Released.name] == 1
     assert first._event_log.counts[events.Expired.name] == 0
+
+
+def test_a_call_ends_if_the_group_thread_has_ended_without_a_reason() -> None:
+    """Regression: it waited for ever."""
+    ended = threading.Event()
+    ended.set()
+    thread: Any = SimpleNamespace(error=None, stopping=False, ended=ended, call=lambda _: Future())
+    membership = Membership.__new__(Membership)
+    membership.client_id = "c"
+    membership._group = thread
+    with pytest.raises(GroupError, match="has ended without a reason"):
+        membership._call(lambda: None)

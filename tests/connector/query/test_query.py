@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,8 +23,8 @@ from pyspark_kafka_group.control.client import ask_for_report, ask_to_stop
 from pyspark_kafka_group.coordinator.handover.inputs import Lose
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
 from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
-from pyspark_kafka_group.offsets.batch_offset import INITIAL
-from pyspark_kafka_group.offsets.errors import AuthenticationError, ConfigurationError
+from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
+from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, AuthenticationError, ConfigurationError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import query as query_module
@@ -229,6 +230,23 @@ def test_a_query_that_stop_lets_leave_while_it_replays_does_not_run_its_batch(
         assert "but did not stop the query" in str(answer)
     finally:
         restarted.stop()
+
+
+def test_a_replay_that_cannot_be_decided_names_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: "the group has not decided", although a partition had no leader."""
+    monkeypatch.setattr(query_module, "_REPLAY_MARGIN_S", 0.0)
+    query = made(OPTIONS)
+    group = replace(query._settings.group, session_timeout_s=0.0, drain_timeout_s=0.0)
+    monkeypatch.setattr(query, "_settings", replace(query._settings, group=group))
+    member: Any = SimpleNamespace(
+        replay=lambda _: None, replay_waits_for="orders-0: it has no leader", wait_until=lambda *_: False
+    )
+    with pytest.raises(AssignmentTimeoutError, match=r"The last reason: orders-0: it has no leader\. Correct this"):
+        query._replay(member, BatchOffset("q"))
+    member.replay_waits_for = ""
+    with pytest.raises(AssignmentTimeoutError, match="has not decided who owns"):
+        query._replay(member, BatchOffset("q"))
+    query.stop()
 
 
 def test_an_empty_first_batch_names_the_topics_that_exist(
