@@ -149,7 +149,6 @@ class StreamReader(SentToWorkers, DataSourceStreamReader):
             if not ranges and query.warming_tasks:
                 return [TaskPartition({}) for _ in range(query.warming_tasks)]
             tasks = pack(ranges, self._settings.sizes, query.leaders)
-            query.shared_tasks.planned(ranges, tasks)
         return [TaskPartition(task) for task in tasks]
 
     def commit(self, end: Json) -> None:

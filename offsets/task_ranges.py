@@ -27,14 +27,11 @@ class TaskSizes:
     min_tasks : int or None
         The option ``minPartitions``: the lowest number of tasks, about.  Large ranges are split for it, in
         proportion.
-    shared_by_default : bool
-        Whether ``min_records`` is the default, and not what the user has set.
     """
 
     min_records: int
     max_records: int | None = None
     min_tasks: int | None = None
-    shared_by_default: bool = False
 
 
 def pack(

@@ -108,7 +108,6 @@ def read_settings(parsed: ParsedOptions, read: Strategy) -> dict[str, Any]:
             min_records=min_records,
             max_records=max_records,
             min_tasks=min_tasks,
-            shared_by_default="minRecordsPerTask" not in parsed,
         ),
         "poll_timeout_s": parsed["kafkaConsumer.pollTimeoutMs"] / 1000,
         "formats": formats_of(parsed, columns, read),

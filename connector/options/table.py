@@ -241,9 +241,9 @@ OPTIONS: tuple[Option, ...] = (
         default="10000",
         parse=parsers.count,
         doc="Small ranges of a batch share a task until it has about this many records, because each task costs some "
-        "milliseconds. With 1, each topic-partition has its own task, as in Spark's own source: use this if processing "
-        "one record takes long. A stream logs a WARNING if batches with shared tasks take 10 s or more. With "
-        "minPartitions or maxRecordsPerPartition the default is 1.",
+        "milliseconds. The topic-partitions of a task are processed one after the other. With 1, each has its own "
+        "task, as in Spark's own source: use this if processing one record takes long. With minPartitions or "
+        "maxRecordsPerPartition the default is 1.",
     ),
     Option(
         name="minPartitions",

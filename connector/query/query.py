@@ -31,7 +31,6 @@ from pyspark_kafka_group.query.log_watch import LogWatch
 from pyspark_kafka_group.query.process import ENDED
 from pyspark_kafka_group.query.progress_report import Reporter
 from pyspark_kafka_group.query.secondary import Sources
-from pyspark_kafka_group.query.shared_tasks import SharedTasks
 from pyspark_kafka_group.query.source_notes import LATEST_OFFSET, PARTITIONS
 from pyspark_kafka_group.query.stream_planner import StreamPlanner
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -115,7 +114,6 @@ class Query:
         self._stop_expected_by: Deadline | None = None  # set by a thread of the control socket
         self._warms_up = settings.warm_up
         self._warm_up_began: float | None = None
-        self.shared_tasks = SharedTasks(settings.sizes)
         self._event_log = EventLog("", None)
         self._lag: dict[str, int] = {}
         self._tell_lag_at = Deadline.after(0)
@@ -170,7 +168,6 @@ class Query:
             return end
 
     def _latest_offset(self, start: Json, max_rows: int | None) -> Json:
-        self.shared_tasks.called(start, self._client_id)
         self._event_log.activity.note_call()
         begin = self._texts.read(start)
         first = self._group is None
@@ -454,12 +451,8 @@ class Query:
         return None if found is None else ranges_to_json(found)
 
     def _listen(self, tracker: BatchTracker, query_id: str) -> ControlSocket | None:
-        def tell(end: Json) -> None:
-            self.shared_tasks.told(end)
-            tracker.tell(end)
-
         try:
-            return ControlSocket(self._stop_gracefully, tell, self.report, query_id, batch=self._batch_report)
+            return ControlSocket(self._stop_gracefully, tracker.tell, self.report, query_id, batch=self._batch_report)
         except OSError as problem:
             _log.warning(
                 "%s: pyspark_kafka_group.stop and .register cannot reach this query (%s). Set TMPDIR to a short, "

@@ -14,12 +14,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_kafka_group import stream_reader
-from pyspark_kafka_group.offsets.task_ranges import Task, TaskSizes
+from pyspark_kafka_group.offsets.task_ranges import Task
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import query as query_module
 from pyspark_kafka_group.query.process import prepare_source_process
-from pyspark_kafka_group.query.shared_tasks import SharedTasks
 from pyspark_kafka_group.reading import task_reader
 from pyspark_kafka_group.reading.client_cache import ConsumerCache, open_client
 from pyspark_kafka_group.reading.reader_client import ReaderClient
@@ -77,7 +76,6 @@ class WarmingQuery:
     """A query that warms up with this many tasks, or does not warm up."""
 
     leaders: ClassVar[dict[TopicPartition, Address]] = {}
-    shared_tasks = SharedTasks(TaskSizes(min_records=1))
 
     def __init__(self, tasks: int) -> None:
         self.warming_tasks = tasks
@@ -190,7 +188,6 @@ def test_small_ranges_are_handed_out_by_leader(reader: KafkaGroupStreamReader) -
     class PlannedQuery:
         leaders: ClassVar = {tp: Address("broker", tp.partition % 2) for tp in partitions}
         warming_tasks = 0
-        shared_tasks = SharedTasks(TaskSizes(min_records=1))
 
         def check_running(self) -> None:
             pass
