@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from copy import deepcopy
 from decimal import Decimal
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,12 @@ from pyspark_kafka_group.formats.avro_resolution import (
     Names,
     Resolution,
     contains_itself,
+    definitions,
     in_full,
     names_of,
     number_of_nothing,
 )
-from pyspark_kafka_group.formats.avro_types import AS_WRITTEN, COUNTED, PREFIX, Schema, for_fastavro, kind_of, of_text
+from pyspark_kafka_group.formats.avro_types import AS_WRITTEN, PREFIX, Schema, for_fastavro, kind_of, of_text
 from pyspark_kafka_group.formats.budget import Budget, cost_of, counter, largest_element, most_bytes
 from pyspark_kafka_group.formats.decoder import TOO_LARGE, Decoded, MalformedValueError, ObjectDecoder
 from pyspark_kafka_group.formats.registry import Definition
@@ -36,6 +38,10 @@ Shape = Callable[[Any], Any]
 
 _ROOT = "value"
 """The field of a record around each schema.  It takes no bytes.  fastavro keeps names and defaults only of records."""
+
+
+_COUNTED = f"{PREFIX}counted"
+"""The logical type of records whose fields are counted while they are read: those in large values."""
 
 
 class _Strict(BytesIO):
@@ -98,7 +104,7 @@ class AvroDecoder(ObjectDecoder):
         self._shape = _shape(*_parts(self._parsed_reader))
         self._count = counter(arrow_type, self.budget)
         self._dearest = largest_element(arrow_type, cost_of)
-        self._reads: dict[int | None, Read] = {}
+        self._reads: dict[tuple[int | None, bool], Read] = {}
         self._writers: dict[int, Schema] = {}
         self._endless: set[int | None] = set()
         self._bare: set[int | None] = {reader.id} if _is_bytes(self._raw_reader) else set()
@@ -116,13 +122,14 @@ class AvroDecoder(ObjectDecoder):
     def one(self, value: bytes) -> Any:
         """Return a record as dictionaries, lists and numbers."""
         number = None if self._lookup is None else schema_id(value)
-        read = self._reads.get(number)
+        large = len(value) * self._dearest > most_bytes(len(value))
+        read = self._reads.get((number, large))
         if read is None:
-            read = self._reads[number] = self._read_of(number)
+            read = self._reads[number, large] = self._read_of(number, counted=large)
         if number is not None and number in self._bare:
             value = value[:ID_BYTES] + with_length(value[ID_BYTES:])
         payload: BytesIO
-        if len(value) * self._dearest > most_bytes(len(value)):
+        if large:
             payload = _READING.stream = _Counted(value)
         else:
             payload = _Strict(value) if number in self._writers else BytesIO(value)
@@ -146,13 +153,14 @@ class AvroDecoder(ObjectDecoder):
             raise MalformedValueError(f"{left} bytes follow what its schema says")
         return shaped
 
-    def _read_of(self, number: int | None) -> Read:
+    def _read_of(self, number: int | None, *, counted: bool) -> Read:
         """Return a function that reads records of a writer's schema."""
         import fastavro
 
-        writer = self._writer_of(number)
+        written = self._writer_of(number)
+        writer = _with_counted_records(written) if counted else written
         # Deliberate: without a reader's schema if there is nothing to resolve.  This is three times as fast.
-        reader = None if writer is self._parsed_reader else self._parsed_reader
+        reader = None if written is self._parsed_reader else self._parsed_reader
         if number in self._endless:
             # Deliberate: fastavro in Python, which raises a RecursionError.  fastavro in C would crash the process.
             from fastavro import _read_py
@@ -283,6 +291,15 @@ def _parsed(schemas: list[Schema], *, defaults: bool = False) -> Schema:
     return found
 
 
+def _with_counted_records(parsed: Schema) -> Schema:
+    """Return a copy of a schema, parsed by fastavro, whose records are counted."""
+    found = deepcopy(parsed)
+    for one in definitions([found, *found["__named_schemas"].values()]):
+        if one.get("type") in ("record", "error"):
+            one["logicalType"] = _COUNTED
+    return found
+
+
 def _parts(parsed: Schema) -> tuple[Schema, Names]:
     """Return the schema inside the result of `_parsed`, and the definitions of its names."""
     (root,) = parsed["fields"]
@@ -310,7 +327,7 @@ def _teach_fastavro() -> None:
     for kind in PROMOTED:
         read.LOGICAL_READERS[f"{kind}-{AS_WRITTEN}"] = as_written
     for kind in ("record", "error"):
-        read.LOGICAL_READERS[f"{kind}-{COUNTED}"] = counted
+        read.LOGICAL_READERS[f"{kind}-{_COUNTED}"] = counted
     read.LOGICAL_READERS[f"long-{PREFIX}millis"] = millis
     read.LOGICAL_READERS[f"bytes-{PREFIX}decimal"] = decimal
     read.LOGICAL_READERS[f"fixed-{PREFIX}decimal"] = decimal

@@ -42,9 +42,6 @@ PREFIX = "kafka-group-"
 AS_WRITTEN = f"{PREFIX}as-written"
 """The key in a schema, and the logical type for fastavro, of a value that fastavro must not convert to another type."""
 
-COUNTED = f"{PREFIX}counted"
-"""The logical type for fastavro of all records, so that their fields are counted while a large record is read."""
-
 _KEPT = {
     ("long", "timestamp-millis"): "millis",
     ("long", "local-timestamp-millis"): "millis",
@@ -210,7 +207,7 @@ class _AvroTypes:
 def kind_of(branch: Schema) -> type | None:
     """Return the class of fastavro's values for a branch of a union; None if it depends on more."""
     kind = branch["type"] if isinstance(branch, dict) else branch
-    if isinstance(branch, dict) and (branch.get("logicalType", COUNTED) != COUNTED or not isinstance(kind, str)):
+    if isinstance(branch, dict) and (branch.get("logicalType") or not isinstance(kind, str)):
         return None
     return {
         "boolean": bool, "int": int, "long": int, "float": float, "double": float, "string": str, "enum": str,
@@ -241,8 +238,6 @@ def for_fastavro(schema: Schema) -> Schema:
         found["logicalType"] = PREFIX + kept
     elif AS_WRITTEN in schema:
         found["logicalType"] = AS_WRITTEN
-    elif schema.get("type") in ("record", "error"):
-        found["logicalType"] = COUNTED
     if isinstance(schema.get("fields"), list):
         found["fields"] = [{**field, "type": for_fastavro(field["type"])} for field in schema["fields"]]
     for key in ("items", "values"):
