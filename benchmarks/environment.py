@@ -62,7 +62,7 @@ class Bench:
         self.kafka = kafka
         self.say = say
         self._folder = folder
-        self.spark = _session({})
+        self.spark = session({})
 
     @property
     def servers(self) -> str:
@@ -86,7 +86,7 @@ class Bench:
         ``settings`` are added to those of the benchmarks.
         """
         self.spark.stop()
-        self.spark = _session(settings or {})
+        self.spark = session(settings or {})
 
 
 @contextlib.contextmanager
@@ -123,7 +123,8 @@ def bench(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _session(settings: Mapping[str, str]) -> SparkSession:
+def session(settings: Mapping[str, str]) -> SparkSession:
+    """Return a new session, ``local[2]``, with the jars of the built-in source."""
     from benchmarks.ceiling import CeilingDataSource
     from benchmarks.without_commits import WithoutCommitsDataSource
 

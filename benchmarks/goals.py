@@ -8,7 +8,7 @@ from typing import NamedTuple
 from benchmarks.results import Cell, Result
 from benchmarks.samples import paired_ratios, spread
 from benchmarks.tables import MISSING, Table, figure
-from benchmarks.views import BUILTIN, CEILING, OURS
+from benchmarks.views import BUILTIN, CEILING, EXACTLY_ONCE, OURS
 
 
 class Goal(NamedTuple):
@@ -36,7 +36,6 @@ class Goal(NamedTuple):
 
 
 _CLASSIC, _CONSUMER = f"{OURS}, classic", f"{OURS}, consumer"
-_EXACTLY_ONCE = f"{OURS}, exactly once"
 
 _READING = ("records_per_s", OURS, BUILTIN, 2.5, False)
 """The goal of each read cell: metric, arm, over, goal, most."""
@@ -105,7 +104,7 @@ GOALS = (
         "sink",
         "",
         "records_per_s",
-        _EXACTLY_ONCE,
+        EXACTLY_ONCE,
         BUILTIN,
         1.0,
         False,

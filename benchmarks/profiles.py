@@ -52,9 +52,9 @@ def _read(place: Bench) -> None:
 
 def _sink(place: Bench) -> None:
     rows = next(rows for rows in sink.ROWS if rows.headers)
-    made = sink.cached(place, rows, _ROWS)
+    made = sink.cached(place.spark, rows, _ROWS)
     for _ in range(4):
-        sink.write_s(place, OURS, made)
+        sink.write_s(place, OURS, made, "none")
 
 
 def _small_tasks(place: Bench) -> None:
