@@ -79,7 +79,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
                 continue
             records = max(1000, int(args.records * rows.share))
             cell = Cell(
-                name=rows.name if codec == "none" else f"{rows.name}, {codec}",
+                name=rows.name if codec == "none" else f"{rows.name} {codec}",
                 factors={"records": records, "value_size": rows.value_size, "codec": codec},
             )
             result.cells.append(cell)
