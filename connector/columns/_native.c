@@ -1,9 +1,8 @@
 /* Copies messages into the buffers of Arrow columns, without a Python object per message.
  *
  * A plain C library without headers of Python or librdkafka.  So one build works with every Python, and with every
- * librdkafka of confluent-kafka.  Messages come from a queue of librdkafka (librdkafka_client.py) or from fetched
- * record batches (_record_batches.c, direct_client.py).  Python passes the functions that take and read them, and owns
- * all memory that outlives a call:
+ * librdkafka of confluent-kafka.  Messages come from fetched record batches (_record_batches.c, direct_client.py).
+ * Python passes the functions that take and read them, and owns all memory that outlives a call:
  *
  *   kg_collect   takes messages from the queue and measures the leading records of the range
  *   kg_fill      copies the measured records into buffers of exactly that size, and releases the messages
@@ -109,30 +108,6 @@ reader_t *kg_new(const source_t *source, void *queue, int64_t capacity) {
 void kg_drop(reader_t *reader) {
     while (reader->next < reader->count) reader->source.destroy(reader->messages[reader->next++]);
     reader->next = reader->count = 0;
-}
-
-/* Drop the messages in the queue, and return how many there were.  For use between two ranges. */
-int64_t kg_discard(reader_t *reader) {
-    kg_drop(reader);
-    ssize_t taken = reader->source.consume_batch(reader->queue, 0, reader->messages, (size_t)reader->capacity);
-    reader->count = taken > 0 ? taken : 0;
-    int64_t dropped = reader->count;
-    kg_drop(reader);
-    return dropped;
-}
-
-/* Drop the messages of one partition that were taken from the queue. */
-void kg_drop_partition(reader_t *reader, const char *topic, int32_t partition) {
-    int64_t kept = reader->next;
-    for (int64_t at = reader->next; at < reader->count; at++) {
-        message_t *message = reader->messages[at];
-        if (message->topic != NULL && message->partition == partition &&
-            strcmp(reader->source.topic_name(message->topic), topic) == 0)
-            reader->source.destroy(message);
-        else
-            reader->messages[kept++] = message;
-    }
-    reader->count = kept;
 }
 
 void kg_free(reader_t *reader) {

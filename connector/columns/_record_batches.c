@@ -1,8 +1,7 @@
 /* Decodes Kafka's record batches into the records that `_native.c` copies into Arrow columns.
  *
- * This is the other source of messages besides a queue of librdkafka: the part of a Fetch response for one partition,
- * already decompressed.  It has the functions that `_native.c` calls, so both sources share everything else.  Records
- * point into the response.  Nothing is allocated or copied for a record.
+ * The source of messages is the part of a Fetch response for one partition, already decompressed.  Records point into
+ * the response.  Nothing is allocated or copied for a record.
  *
  *   kb_scan   checks the batches of a response: how many are whole, which are compressed, and their checksums
  *   kb_load   sets the batches of a partition to read next

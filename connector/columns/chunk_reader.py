@@ -6,7 +6,7 @@ All memory that outlives a call belongs to Arrow.  The C code writes into it and
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from pyspark_kafka_group.columns import limits
@@ -21,23 +21,24 @@ if TYPE_CHECKING:
 # The item after the records of a chunk.
 NOTHING, EVENT, BEYOND, FOREIGN, DISORDER = range(5)
 
-KAFKA_FUNCTIONS = {
-    "consume_batch": "rd_kafka_consume_batch_queue",
-    "destroy": "rd_kafka_message_destroy",
-    "timestamp": "rd_kafka_message_timestamp",
-    "headers": "rd_kafka_message_headers",
-    "header_count": "rd_kafka_header_cnt",
-    "header_at": "rd_kafka_header_get_all",
-    "topic_name": "rd_kafka_topic_name",
-    "error_text": "rd_kafka_message_errstr",
-}
-"""The functions of librdkafka that `_native.c` calls, by their names in the C code, in its order."""
-
 
 class MessageSource(ctypes.Structure):
-    """Functions of librdkafka, or of `_record_batches.c`, to take and read messages; ``source_t``."""
+    """The functions of `_record_batches.c` to take and read messages; ``source_t``."""
 
-    _fields_ = [(name, POINTER) for name in (*KAFKA_FUNCTIONS, "sized_header_at")]
+    _fields_ = [
+        (name, POINTER)
+        for name in (
+            "consume_batch",
+            "destroy",
+            "timestamp",
+            "headers",
+            "header_count",
+            "header_at",
+            "topic_name",
+            "error_text",
+            "sized_header_at",
+        )
+    ]
 
 
 @structure
@@ -115,8 +116,6 @@ CHUNKS = NativePart(
     {
         "kg_new": (POINTER, (ctypes.POINTER(MessageSource), POINTER, ctypes.c_int64)),
         "kg_drop": (None, (POINTER,)),
-        "kg_drop_partition": (None, (POINTER, TEXT, ctypes.c_int32)),
-        "kg_discard": (ctypes.c_int64, (POINTER,)),
         "kg_free": (None, (POINTER,)),
         "kg_collect": (None, (POINTER, ctypes.POINTER(ChunkRequest), ctypes.POINTER(Chunk))),
         "kg_fill": (ctypes.c_int, (POINTER, ctypes.POINTER(Chunk), ctypes.POINTER(Buffers))),
@@ -133,7 +132,7 @@ class ChunkReader:
     library
         The library of `CHUNKS`.
     functions
-        The functions of librdkafka, or of `_record_batches.c`.
+        The functions of `_record_batches.c`.
     queue
         The handle from which these functions take messages.
     """
@@ -181,16 +180,9 @@ class ChunkReader:
             raise RuntimeError("a record has changed after it was measured")
         return pa.RecordBatch.from_arrays([make() for make in finish], schema=self._schema)
 
-    def drop(self, tp: TopicPartition | None = None) -> None:
-        """Drop unread messages that were taken from the queue, of one partition or of all."""
-        if tp is None:
-            self._library.kg_drop(self._reader)
-        else:
-            self._library.kg_drop_partition(self._reader, tp.topic.encode(), tp.partition)
-
-    def discard(self) -> bool:
-        """Drop the messages in the queue; return False if there were none."""
-        return bool(self._library.kg_discard(self._reader))
+    def drop(self) -> None:
+        """Drop unread messages that were taken from the queue."""
+        self._library.kg_drop(self._reader)
 
     def close(self) -> None:
         """Free all memory.  No other call may follow."""
@@ -288,8 +280,3 @@ def _text(keys: pa.Array) -> pa.Array:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
         return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
-
-
-def functions_at(addresses: Mapping[str, int]) -> MessageSource:
-    """Return the structure of librdkafka's functions with these addresses."""
-    return MessageSource(*(addresses[name] for name in KAFKA_FUNCTIONS))

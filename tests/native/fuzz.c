@@ -205,8 +205,6 @@ static void read_messages(int64_t *records, int64_t *noticed) {
         assert(memchr(chunk.other_topic, 0, TOPIC_BYTES) != NULL);
         if (chunk.records == 0) {
             if (chance(3) == 0) kg_drop(reader);
-            if (chance(3) == 0) kg_discard(reader);
-            if (chance(3) == 0) kg_drop_partition(reader, chunk.other_topic, chunk.other_partition);
             continue;
         }
         int tampered = chance(10) == 0;
