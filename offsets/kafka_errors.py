@@ -14,13 +14,13 @@ from pyspark_kafka_group.wire.error_codes import error_code
 
 
 class Meaning(Enum):
-    """The meaning of an error of librdkafka for a reader."""
+    """The meaning of an error for a reader, by the names of librdkafka."""
 
     END = "the partition ends here"
     OUT_OF_RANGE = "the log does not contain the position, or is another log: the reader asks the broker for its range"
     REFUSED = "the cluster refuses the credentials, or a right is missing: an error if that lasts"
     GONE = "the topic or partition does not exist: records are lost if that lasts"
-    PASSING = "librdkafka retries"
+    PASSING = "the client retries"
     NOT_OURS = "none: it concerns the coordinator, which readers do not need"
     FINAL = "ends the task; Spark may retry it"  # for example a corrupt record, which librdkafka would skip
 
