@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -78,7 +77,7 @@ class FakeMember:
 class KeptEvents(EventLog):
     """An event log that keeps its events."""
 
-    def __init__(self, client_id: str, path: str) -> None:
+    def __init__(self, client_id: str, path: str | None) -> None:
         super().__init__(client_id, path)
         self.said: list[events.Event] = []
 
@@ -128,7 +127,7 @@ class FakeCommits:
 class Group:
     """A group thread, with fakes for everything that it calls."""
 
-    def __init__(self, path: Path, *, fail_on_data_loss: bool = True, held: bool = False, **changes: Any) -> None:
+    def __init__(self, *, fail_on_data_loss: bool = True, held: bool = False, **changes: Any) -> None:
         settings = GroupSettings(
             properties={"group.instance.id": "static"},  # sends no request to leave, so waits for no rebalance
             group_id="g",
@@ -142,7 +141,7 @@ class Group:
         self.offsets = FakeOffsets()
         self.offsets.found = {A: info(0), B: info(0)}
         state, _ = step(State(policy=settings.start), Restored(INITIAL, "q"))
-        self.log = KeptEvents("c", str(path / "events.jsonl"))
+        self.log = KeptEvents("c", None)
         self.said = self.log.said
         self.worker = InlineWorker()
         self.thread = GroupThread(
@@ -214,14 +213,14 @@ class Group:
 
 
 @pytest.fixture
-def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Group]]:
+def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Group]]:
     """Yield a factory of groups whose threads do not run yet."""
     monkeypatch.setattr("pyspark_kafka_group.coordinator.rebalances.Member", FakeMember)
     monkeypatch.setattr("pyspark_kafka_group.coordinator.group_thread.Commits", FakeCommits)
     made: list[Group] = []
 
     def make(**changes: Any) -> Group:
-        made.append(Group(tmp_path, **changes))
+        made.append(Group(**changes))
         return made[-1]
 
     yield make
