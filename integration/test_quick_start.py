@@ -215,7 +215,7 @@ def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
         name = program.partition("\n")[0].removeprefix("# ")
         (tmp_path / name).write_text(program)
     spark = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     ran = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, **spark}, capture_output=True, text=True, timeout=300, check=False
     )
