@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_kafka_group.columns.schema import spark_schema
+from pyspark_kafka_group.columns.schema import arrow_schema
 from pyspark_kafka_group.offsets.errors import MalformedRecordError, OptionError
 from pyspark_kafka_group.where.filtering import row_filter
 from pyspark_kafka_group.where.parsing import parse_condition
@@ -117,7 +117,7 @@ def test_what_would_mean_something_else_is_refused(condition: str, part: str) ->
 
 
 def test_the_origin_of_a_record_is_read_if_one_part_may_fail() -> None:
-    wanted = row_filter(f"key IS NOT NULL AND CAST({KEY} AS INT) > 0", spark_schema(("key",)))
+    wanted = row_filter(f"key IS NOT NULL AND CAST({KEY} AS INT) > 0", arrow_schema(("key",)))
     assert wanted.columns_to_read(("key",)) == ("key", "topic", "partition", "offset")
 
 
