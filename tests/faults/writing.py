@@ -98,8 +98,8 @@ FAULTS = [
     Fault(
         "a write without a group forgets the group of a row",
         "stores/offset_rows.py",
-        "values |= {name: value for name, value in owner.items() if value is not None}",
-        "values |= owner",
+        'group_id=sa.func.coalesce(sa.bindparam("of_group", type_=sa.Text), c.group_id),',
+        'group_id=sa.bindparam("of_group", type_=sa.Text),',
         "tests/stores/test_task_writes.py",
     ),
     Fault(
