@@ -40,7 +40,7 @@ FLAT = {**TYPES, "ok": pa.bool_(), "f": pa.float32(), "d": pa.float64(), "small"
         ("CAST(offset AS INT) = -2147483648", "offset", [-(2**31)], [True]),
         ("CAST(offset AS INT) = 2147483647", "offset", [2**31 - 1], [True]),
         (f"TRY_CAST({KEY} AS BIGINT) = 9223372036854775807", "key", [b"%d" % (2**63 - 1)], [True]),
-        (f"TRY_CAST({KEY} AS DOUBLE) = 'NaN'::double", "key", [b"NaN", b"-NaN", b"nan\x7f"], [True, None, True]),
+        (f"TRY_CAST({KEY} AS DOUBLE) = 'NaN'::double", "key", [b"NaN", b"nan", b"x"], [True, True, None]),
         ("key = X'fff'", "key", [b"\x0f\xff"], [True]),
         ("topic NOT LIKE 'a%'", "topic", ["ab", "ba", None], [False, True, None]),
         ("topic LIKE 'b%'", "topic", ["ab", "ba"], [False, True]),
