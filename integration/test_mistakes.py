@@ -75,7 +75,7 @@ EXPECTED = {
     "no group": r"the query ended: Option 'kafka\.group\.id': ",
     "a closed port": r"no broker of '127\.0\.0\.1:9' answered within 30 s \(Connection refused\)\. Check ",
     "an unknown host": r"no name server knows a host of 'no-such-host\.invalid:9092'\. Correct the name",
-    "no such topic": r"the query ended: .*'ordres'",
+    "no such topic": r"the query ended: .*ordres",
     "a wrong format": r"""Spark knows no format 'kafkagroup'\. Write format\("kafka-group"\)\.""",
     "a property of Java's client": r"Option 'kafka\.max\.poll\.records': .*maxOffsetsPerTrigger",
     "a property that Spark refuses, too": r"Option 'kafka\.auto\.offset\.reset': .*startingOffsets",
@@ -89,7 +89,7 @@ EXPECTED = {
     "a group of an eager consumer": r"'eager'.*\(old-consumer at 127\.0\.0\.1, with the assignor 'range'\)",
     SPARK_CHECKPOINT: r"of Spark's own source.*kafka-group import-checkpoint",
     "a value that is no JSON": r"the query ended: .*orders-0.*offset 1",
-    "no such target topic": r"the query ended: .*'shouted'",
+    "no such target topic": r"the query ended: .*shouted",
     "a registry that does not answer": r"The schema registry http://127\.0\.0\.1:9 .*Connection refused",
 }
 
