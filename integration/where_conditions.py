@@ -39,7 +39,7 @@ _DOUBLES = [0.0, -0.0, 1.0, 1.5, -2.25, 3.0, float("nan"), float("inf"), float("
 _FLOATS = [0.0, 1.5, -2.25, float("nan"), float("inf"), 0.1, 3.0]
 _TEXTS = ["", "a", "ab", "abc", "a\nb", "a%b", "a_b", "12", " 12 ", "-7", "1.5", "abc\n", "ABC", "é€", "x" * 30, "nan"]
 _TEXTS += ["1e3", "0012", "\\", "a.c", "a-b", "0", "-0", "99999999999999999999", "3000000000", "127", "+5", "12\x0b"]
-_TEXTS += ["1d", " é", "a\r\n", "a\u2028", "\u0085"]
+_TEXTS += ["1d", "-NaN", "nan\x7f", "+Infinity", " é", "a\r\n", "a\u2028", "\u0085"]
 _BYTES = [text.encode() for text in _TEXTS] + [b"\xff", b"a\xffb", b"\x00", b"\xe2\x82"]
 
 

@@ -399,7 +399,8 @@ def _limits(kind: pa.DataType) -> tuple[int, int]:
     return -half, half - 1
 
 
-_BLANK = "".join(map(chr, range(33))) + "\x7f"  # what Spark trims before it reads a number
+_BLANK_OF_JAVA = "".join(map(chr, range(33)))  # what Java trims before it reads a floating-point number
+_BLANK = _BLANK_OF_JAVA + "\x7f"  # what Spark trims before it reads an integer
 _INTEGER = re.compile(r"([+-]?)0*([0-9]+)")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?")
 _WORDS = {"inf": "inf", "infinity": "inf", "nan": "nan"}
@@ -419,10 +420,12 @@ def _integer(kind: pa.DataType) -> Callable[[str], int | None]:
 
 
 def _number(text: str) -> float | None:
-    text = text.strip(_BLANK)
+    text = text.strip(_BLANK_OF_JAVA)
     if _FLOAT.fullmatch(text):
         return float(text.rstrip("dDfF"))
     sign, word = (text[:1], text[1:]) if text[:1] in ("+", "-") else ("", text)
+    if sign and word == "NaN":  # Java reads it with a sign, and Spark reads it without one in any case
+        return float("nan")
     found = _WORDS.get(word.lower())
     return None if found is None or (found == "nan" and sign) else float(sign + found)
 

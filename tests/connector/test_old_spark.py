@@ -35,7 +35,7 @@ except pyspark_kafka_group.errors.ConfigurationError as problem:
     print(problem)
 kafka_group(["--version"])
 """
-    for used in ("DefaultSource", "bookmark(None, {})", "register(None)"):
+    for used in ("DefaultSource", "bookmark(object(), {})", "register(None)"):
         command = [sys.executable, "-c", program.replace("{used}", used)]
         found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         first, second = found.stdout.splitlines()

@@ -118,9 +118,9 @@ def test_a_number_in_text_is_read_as_spark_does() -> None:
     text = [b"12", b" 12\n", b"+12", b"0012", b"1.5", b"x", b"", b"99999999999", b"0" * 50 + b"12", None]
     found = results("TRY_CAST(CAST(key AS STRING) AS INT) = 12", key=text)
     assert found == [True, True, True, True, None, None, None, None, True, None]
-    text = [b"1.5", b"15e-1", b"1.5d", b"inf", b"NaN", b"1_0", b"0x1p3", None]
+    text = [b"1.5", b"15e-1", b"1.5d", b"inf", b"NaN", b"-NaN", b"-nan", b"nan\x7f", b"1_0", b"0x1p3", None]
     found = results("TRY_CAST(CAST(key AS STRING) AS DOUBLE) >= 1.5", key=text)
-    assert found == [True, True, True, True, True, None, None, None]
+    assert found == [True, True, True, True, True, True, None, None, None, None, None]
 
 
 def test_the_right_side_does_not_fail_where_the_left_side_decides() -> None:
