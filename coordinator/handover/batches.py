@@ -55,7 +55,8 @@ def plan(state: State, given: PlanBatch) -> tuple[State, list[Output]]:
         # Otherwise Spark would see nothing new, and make no batch.
         end = replace(end, rewinds=end.rewinds + 1)
         state = replace(state, rewinds=end.rewinds)
-    state = replace(state, owned=owned, batch=Batch(end=end, running=running, epochs=epochs))
+    # A topic that was started once and created again since then came later.
+    state = replace(state, owned=owned, batch=Batch(end=end, running=running, epochs=epochs), first_topics=first)
     return state, [events.Planned(ranges=running)] if running else []
 
 

@@ -70,9 +70,10 @@ def forget(state: State, given: Forget) -> tuple[State, list[Output]]:
         under_way |= {tp.topic for tp in state.committing.entries}
     gone = given.topics - under_way
     processed = {tp: one for tp, one in state.processed.items() if tp.topic not in gone}
+    first_topics = tuple(topic for topic in state.first_topics if topic not in gone)
     if len(processed) == len(state.processed):
-        return state, []
-    return replace(state, processed=processed, rewinds=state.rewinds + 1), []
+        return replace(state, first_topics=first_topics), []
+    return replace(state, processed=processed, first_topics=first_topics, rewinds=state.rewinds + 1), []
 
 
 def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, list[Output]]:

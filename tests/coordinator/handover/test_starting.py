@@ -568,6 +568,24 @@ def test_forgotten_processed_offsets_are_not_in_the_next_end() -> None:
     assert machine.end() == BatchOffset("q", {}, rewinds=1)
 
 
+def test_a_topic_that_was_started_is_no_first_topic_after_it_is_forgotten() -> None:
+    """Created again, it came later: `startingOffsets=latest` would leave out its records."""
+    machine = Machine()
+    machine.feed(Restored(BatchOffset("q", {A: entry(0, 9)}, first=("t", "u")), "q"))
+    machine.plan(always=True)
+    machine.finish()
+    machine.feed(Forget(frozenset({"t"})))
+    machine.plan(always=True)
+    assert machine.end() == BatchOffset("q", {}, rewinds=1, first=("u",))
+
+
+def test_a_first_topic_that_is_deleted_is_none_any_more() -> None:
+    machine = Machine()
+    machine.feed(Restored(BatchOffset("q", {}, first=("t", "u")), "q"), Forget(frozenset({"t"})))
+    machine.plan(always=True)
+    assert machine.end().first == ("u",)
+
+
 def test_initial_offset_restores_nothing() -> None:
     machine = fed(Machine(), Restored(INITIAL, "q"))
     assert machine.state.processed == {}
