@@ -87,7 +87,7 @@ def test_sigkill_of_the_source_process(
     begin = time.monotonic()
     os.kill(source_of(app), signal.SIGKILL)
     assert app.wait() != 0, "the query has failed"
-    assert "STREAM_FAILED" in app.log_tail(200)
+    assert "kafka-group: the query ended: " in app.log_tail(200)
     assert_gone(app, kafka.bootstrap_servers, group, begin)
     assert time.monotonic() - begin > 3, "a session timeout has passed"
 
