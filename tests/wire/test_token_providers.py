@@ -299,7 +299,7 @@ def test_a_provider_that_hangs_is_called_once_and_its_late_answer_counts() -> No
 
 
 def test_a_token_is_used_while_its_renewal_fails_and_not_longer(caplog: pytest.LogCaptureFixture) -> None:
-    answers: list[Mapping[str, float] | None] = [{"first": 1.0}, None, None, {"second": 60}]
+    answers: list[Mapping[str, float] | None] = [{"first": 3.0}, None, None, {"second": 60}]
 
     def call(_: str) -> tuple[str, float]:
         answer = answers.pop(0) if answers else None
@@ -310,13 +310,13 @@ def test_a_token_is_used_while_its_renewal_fails_and_not_longer(caplog: pytest.L
 
     tokens = Tokens(provider(call))
     assert tokens.current(soon()).text == "first"
-    time.sleep(0.82)
+    time.sleep(2.42)  # a busy machine has half a second for what follows
     assert tokens.current(soon()).text == "first"
-    assert "was not renewed, but is valid for another 0 s" in caplog.text
+    assert "was not renewed, but is valid for another" in caplog.text
     assert "the vault is sealed" in caplog.text
     assert tokens.current(soon()).text == "first"
     assert len(answers) == 2, "not asked again at once"
-    time.sleep(0.25)
+    time.sleep(0.8)
     with pytest.raises(NoTokenError, match="the vault is sealed"):
         tokens.current(soon())
     assert tokens.current(soon()).text == "second"
