@@ -524,6 +524,7 @@ def test_without_the_right_to_read_the_offsets_topic_it_is_said(tmp_path: Any, g
         examined = run("doctor")
         assert examined.exit_code == 1, examined.output
         assert {(finding["code"], finding["object"]) for finding in json.loads(examined.stdout)["findings"]} == {
+            ("NO_MEMBERS", f"group {group}"),
             ("NO_RIGHT", f"transactional ids kafka-group-{group}-*"),
             ("OFFSETS_TOPIC_UNREADABLE", "cluster"),
             ("SETTINGS_UNREADABLE", "cluster"),
