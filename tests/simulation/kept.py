@@ -31,7 +31,7 @@ KEPT = [
         "undecided_start_does_not_reach_the_checkpoint",
         Config(queries=("a",)),
         "start 0 0, poll_all 0 0, info 0 0, engine 0 0, engine 0 0, restart 0 0",
-        "Replay(end=BatchOffset(query_id='q0.1', entries={}, rewinds=0)",
+        "Replay(end=BatchOffset(query_id='q0.1', entries={}, rewinds=0",
     ),
     Kept(
         "plan_from_a_position_before_the_partition_went_away_and_came_back_is_dropped",
