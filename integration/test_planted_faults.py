@@ -85,7 +85,7 @@ def test_offsets_outside_of_the_log(kafka: Kafka, topic: TopicFactory, group: st
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     for future in admin.delete_records([KafkaPartition(name, 0, 5)]).values():
         future.result(30)
-    found = until_found(kafka, group, join, "RECORDS_DELETED", "OFFSET_BEYOND_END")
+    found = until_found(kafka, group, join, "RECORDS_DELETED", "OFFSET_BEYOND_END", "NO_MEMBERS")
     assert "2 offsets were deleted" in found["RECORDS_DELETED"]["evidence"]
     assert found["OFFSET_BEYOND_END"]["object"] == f"{name}-1"
 
@@ -94,7 +94,7 @@ def test_retention_is_close(kafka: Kafka, topic: TopicFactory, group: str, join:
     name = topic(config={"retention.ms": str(HOUR_MS)})
     produce(kafka.bootstrap_servers, name, {0: 5}, timestamp=now_ms() - 55 * HOUR_MS // 60)
     reset(kafka.bootstrap_servers, group, name, {0: 2})
-    found = until_found(kafka, group, join, "RETENTION_CLOSE")
+    found = until_found(kafka, group, join, "RETENTION_CLOSE", "NO_MEMBERS")
     assert "0.9 h old" in found["RETENTION_CLOSE"]["evidence"]
 
 
