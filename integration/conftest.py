@@ -9,6 +9,8 @@ A missing broker is a failure, never a skip.  Container tests run whenever a con
 import os
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -40,7 +42,8 @@ __all__ = [
 def pytest_configure() -> None:
     """Make all JVMs start sooner, and allow logins with tokens, also in examples and in Spark's executors."""
     os.environ.update(environment())
-    os.environ[VARIABLE] = ",".join(PERMISSIONS)
+    # Deliberate: for all tests.  A session's processes get the environment that its JVM began with.
+    os.environ[VARIABLE] = ",".join([*PERMISSIONS, f"file:{Path(tempfile.gettempdir()).resolve()}"])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
