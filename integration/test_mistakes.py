@@ -79,7 +79,7 @@ EXPECTED = {
     "a wrong format": r"""Spark knows no format 'kafkagroup'\. Write format\("kafka-group"\)\.""",
     "a property of Java's client": r"Option 'kafka\.max\.poll\.records': .*maxOffsetsPerTrigger",
     "a property that Spark refuses, too": r"Option 'kafka\.auto\.offset\.reset': .*startingOffsets",
-    "a wrong start": r"Option 'startingOffsets': 'begin' ",
+    "a wrong start": r"Option 'startingOffsets': it is neither earliest, latest, nor JSON",
     "no number": r"Option 'maxOffsetsPerTrigger': 'many' is not a positive whole number\. Write ",
     "a schema that is none": r"Option 'valueSchema': .*'LONGISH'",
     "a wrong password": r"the query ended: .*refuses the credentials.*kafka\.sasl\.",
