@@ -191,5 +191,6 @@ def test_a_file_system_that_hangs_does_not_stop_the_caller(
     assert [record.getMessage() for record in caplog.records if "takes no lines" in record.getMessage()] == [
         f"eventLog: {path} takes no lines. The file gets no further events."
     ]
-    with path.open() as reader:
-        assert json.loads(reader.readline())["event"] == "left"
+    # Open until the last line is read: the log opens the pipe for each line, and would wait for another reader.
+    with os.fdopen(os.open(path, os.O_RDWR)) as reader:
+        assert [json.loads(reader.readline())["event"] for _ in range(3)] == ["left"] * 3
