@@ -26,6 +26,7 @@ from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.fields import Reader
 from pyspark_kafka_group.wire.topic_requests import (
     LOG_END,
+    LOG_START,
     AskedEpoch,
     ClusterMetadata,
     ListOffsets,
@@ -239,6 +240,25 @@ class LogEnds:
                     found[tp] = Offset(answer.end_offset) if answer.end_offset >= 0 else NO_LIMIT
         if self.epoch_errors:
             self.refind_leaders()
+        return found
+
+    def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """Return the log start of each partition whose leader answers."""
+        by_leader: dict[Address, dict[TopicPartition, int]] = {}
+        for tp in partitions:
+            if tp in self._leaders:
+                by_leader.setdefault(self._leaders[tp], {})[tp] = -1
+        found: dict[TopicPartition, Offset] = {}
+        for address, asked in by_leader.items():
+            leader = self._by_address[address]
+            if leader.connection is None:
+                continue
+            try:
+                listed = leader.connection.ask(ListOffsets(asked, LOG_START), _TIMEOUT_S)
+            except (OSError, ProtocolError) as problem:
+                self._disconnect(leader, problem)
+                continue
+            found |= {tp: Offset(one.offset) for tp, one in listed.items() if not one.error and one.offset >= 0}
         return found
 
     def refind_leaders(self) -> None:

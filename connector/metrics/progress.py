@@ -132,6 +132,7 @@ def _source(shown: Json, source: Json, report: Json) -> SourceMetrics:
                 held_back_partitions=sum(p.held_back is not None for p in those),
                 group_lag=LagSummary.over(p.group_lag for p in those if p.group_lag is not None),
                 records_lag=LagSummary.over(p.records_lag for p in those if p.records_lag is not None),
+                expired=sum(p.expired for p in those),
             )
         )
     query_id = _text(shown.get("id"))
@@ -172,20 +173,23 @@ def _partitions(report: Json) -> Iterator[PartitionMetrics]:
     }
     ends = {(topic, number): end for topic, number, end in _by_partition(report.get("logEnd"))}
     lags = {(topic, number): lag for topic, number, lag in _by_partition(report.get("lag"))}
+    expired = {(topic, number): gone or 0 for topic, number, gone in _by_partition(report.get("expired"))}
     reasons = report.get("heldBack")
     held_back = reasons if isinstance(reasons, Mapping) else {}
     for (topic, number), (position, draining) in sorted(positions.items(), key=lambda item: item[0]):
-        end, lag = ends.get((topic, number)), lags.get((topic, number))
+        end, lag, gone = ends.get((topic, number)), lags.get((topic, number)), expired.get((topic, number), 0)
+        behind = None if end is None or position is None else max(0, end - position)
         yield PartitionMetrics(
             topic=topic,
             partition=number,
             current_offset=position,
             log_end_offset=end,
-            committed_offset=None if end is None or lag is None else end - lag,
+            committed_offset=None if end is None or lag is None else end - lag - gone,
             group_lag=lag,
-            records_lag=None if end is None or position is None else max(0, end - position),
+            records_lag=behind if behind is None or lag is None else min(behind, lag),
             draining=draining,
             held_back=_reason(held_back.get(topic), number),
+            expired=gone,
         )
 
 

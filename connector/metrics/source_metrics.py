@@ -40,7 +40,9 @@ class PartitionMetrics:
     log_end_offset, committed_offset : int or None
         The offsets in Kafka's tools; None if unknown.
     group_lag : int or None
-        Log end minus committed offset.
+        Log end minus committed offset, without expired offsets.
+    expired : int
+        Offsets that the brokers deleted before the group read them.
     records_lag : int or None
         Log end minus the next offset to plan.
     draining : bool
@@ -58,6 +60,7 @@ class PartitionMetrics:
     records_lag: int | None
     draining: bool
     held_back: str | None = None
+    expired: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +76,11 @@ class TopicMetrics:
     held_back_partitions : int
         Partitions that it could not plan for 10 s or longer.
     group_lag : LagSummary
-        Log ends minus committed offsets.
+        Log ends minus committed offsets, without expired offsets.
     records_lag : LagSummary
         Log ends minus the next offsets to plan.
+    expired : int
+        Offsets that the brokers deleted before the group read them.
     """
 
     topic: str
@@ -84,6 +89,7 @@ class TopicMetrics:
     group_lag: LagSummary
     records_lag: LagSummary
     held_back_partitions: int = 0
+    expired: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,10 @@ from pyspark_kafka_group.metrics.metric import (
 )
 from pyspark_kafka_group.metrics.source_metrics import LagSummary, SourceMetrics, TopicMetrics
 
-_LAG = "log end minus committed offset, LAG in Kafka's tools without the records of open transactions"
+_LAG = (
+    "log end minus committed offset, LAG in Kafka's tools without the records of open transactions and without "
+    "`expired-records`"
+)
 _BEHIND = "log end minus the next offset to plan. Records of a running batch do not count"
 
 
@@ -84,6 +87,14 @@ METRICS: tuple[Metric, ...] = (
         f"The lag of the group in this member's partitions: {_LAG}. The sum over all members is the lag of the group.",
         lambda topic: topic.group_lag,
         {"group-lag": "Kafka's tools: LAG"},
+    ),
+    Metric(
+        name="expired-records",
+        unit="records",
+        per=Per.TOPIC,
+        doc="Offsets that the brokers deleted before the group read them: log start minus committed offset. They are "
+        "no part of the lags. The query lists the log starts once a minute. Alert if this is above 0.",
+        read=of_topics(lambda topic: topic.expired),
     ),
     *_lags(
         "pending-records",
@@ -246,7 +257,7 @@ METRICS: tuple[Metric, ...] = (
         name="partition-lag",
         unit="records",
         per=Per.PARTITION,
-        doc="Log end minus committed offset, as in `group-lag`.",
+        doc="Log end minus committed offset, without expired offsets, as in `group-lag`.",
         known_as="Kafka's tools: LAG",
         read=of_partitions(lambda part: part.group_lag),
     ),

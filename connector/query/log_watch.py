@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.log_ends import LogEnds
+from pyspark_kafka_group.coordinator.handover.state import Partition
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -42,6 +43,9 @@ _CHEAP_PAUSE_S = 0.05
 _NEWEST_SHARE = 0.25
 
 _UNCONFIRMED = "its leader has not confirmed that the log is still the same"
+
+# The shortest pause between two requests for the log starts.  Brokers delete old records every 5 minutes by default.
+_STARTS_PAUSE_S = 60.0
 
 # The shortest pause between two warnings that no log ends can be listed.
 _WARN_PAUSE_S = 10.0
@@ -117,6 +121,8 @@ class LogWatch:
         Time of the last poll that a leader has answered, by the monotonic clock.
     known_ends : mapping of TopicPartition to Offset
         The newest known log end of each partition of the last poll.  Replaced as a whole.
+    known_starts : mapping of TopicPartition to Offset
+        The log starts of the partitions that had a lag at the last :meth:`list_starts`.  Replaced as a whole.
     """
 
     def __init__(self, settings: GroupSettings) -> None:
@@ -132,6 +138,8 @@ class LogWatch:
         )
         self._problem = ""  # why the last poll failed
         self.known_ends: Mapping[TopicPartition, Offset] = {}
+        self.known_starts: Mapping[TopicPartition, Offset] = {}
+        self._starts_due_at = Deadline.after(0)
         self._found: object = None  # partitions, log ends and leader epochs of the last poll
         self.version = 0
         self.pace = Pace()
@@ -183,7 +191,18 @@ class LogWatch:
         changes = self._inspection.inspect(plannable, self._ends, self._leader_epochs, news=news)
         if changes.unsure:
             self._logs.refind_leaders()
+        if changes.recreated or changes.truncated:
+            self.known_starts, self._starts_due_at = {}, Deadline.after(0)
         return changes
+
+    def list_starts(self, owned: Mapping[TopicPartition, Partition]) -> None:
+        """List the log starts of the partitions that have a lag, once a minute: the group cannot read below them."""
+        if not (owned and self._starts_due_at.passed):
+            return
+        self._starts_due_at = Deadline.after(_STARTS_PAUSE_S)
+        ends = self.known_ends
+        behind = [tp for tp, p in owned.items() if p.committed is not None and tp in ends and p.committed < ends[tp]]
+        self.known_starts = self._logs.log_starts(behind) if behind else {}
 
     def held_back(self, plannable: Plannable, changes: Changes) -> dict[TopicPartition, str]:
         """Return the partitions that cannot be planned after the last poll and inspection, and the reasons."""

@@ -1,7 +1,8 @@
 """The group in the query's progress.  Pure: state in, JSON out.
 
 Spark shows this report as ``sources[i].latestOffset`` of a progress, the only channel of a Python source.  The names
-``*OffsetsBehindLatest`` are those of Spark's own source.  Lag is Kafka's: log end minus committed offset.
+``*OffsetsBehindLatest`` are those of Spark's own source.  Lag is Kafka's, without the offsets that the brokers have
+deleted: log end minus committed offset, or minus log start if that is higher.
 """
 
 from __future__ import annotations
@@ -38,7 +39,13 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     ),
     "lag": (
         "topic → partition → number",
-        "Log end offset minus committed offset: LAG in Kafka's tools. Only for partitions where both are known.",
+        "Log end offset minus committed offset: LAG in Kafka's tools, but without `expired`. Only for partitions where "
+        "both are known.",
+    ),
+    "expired": (
+        "topic → partition → number",
+        "Offsets that the brokers deleted before the group read them: log start minus committed offset. Only for "
+        "partitions with such offsets. The query lists the log starts once a minute, of the partitions with a lag.",
     ),
     "totalLag": ("number", "The sum of `lag`."),
     "minLag": ("number", "The smallest lag of a partition; 0 if none is known."),
@@ -89,10 +96,11 @@ FIELDS: Mapping[str, tuple[str, str]] = {
 }
 """The fields of the report: type and meaning."""
 
+_Offsets = Mapping[TopicPartition, Offset]
 _ByTopic = dict[str, dict[str, int | None]]
 
 
-def partitions_report(state: State, ends: Mapping[TopicPartition, Offset]) -> dict[str, Any]:
+def partitions_report(state: State, ends: _Offsets, starts: _Offsets = MappingProxyType({})) -> dict[str, Any]:
     """Return the fields about partitions and their sums.  Linear; the same arguments give the same report.
 
     Parameters
@@ -101,11 +109,14 @@ def partitions_report(state: State, ends: Mapping[TopicPartition, Offset]) -> di
         The member's newest state.
     ends : mapping of TopicPartition to Offset
         The newest known log ends.
+    starts : mapping of TopicPartition to Offset
+        The newest known log starts, of partitions with a lag.
     """
     assigned: _ByTopic = {}
     draining: _ByTopic = {}
     log_ends: _ByTopic = {}
     lags: _ByTopic = {}
+    expired: _ByTopic = {}
     every_lag: list[int] = []
     behind: list[int] = []
     for tp in sorted(state.owned):
@@ -116,17 +127,21 @@ def partitions_report(state: State, ends: Mapping[TopicPartition, Offset]) -> di
         if end is None:
             continue
         log_ends.setdefault(tp.topic, {})[number] = end
+        start = min(end, starts.get(tp, 0))
         if p.committed is not None:
-            lag = max(0, end - p.committed)
+            lag = max(0, end - max(p.committed, start))
             lags.setdefault(tp.topic, {})[number] = lag
             every_lag.append(lag)
+            if p.committed < start:
+                expired.setdefault(tp.topic, {})[number] = start - p.committed
         if p.position is not None:
-            behind.append(max(0, end - p.position))
+            behind.append(max(0, end - max(p.position, start)))
     return {
         "assigned": assigned,
         "draining": draining,
         "logEnd": log_ends,
         "lag": lags,
+        "expired": expired,
         "totalLag": sum(every_lag),
         "minLag": min(every_lag, default=0),
         "maxLag": max(every_lag, default=0),
@@ -159,12 +174,13 @@ class Reporter:
         self._activity = activity
         self._calendar = calendar
         # The last report with its arguments.  One object: two threads report, and each must see matching parts.
-        self._last: tuple[State, Mapping[TopicPartition, Offset], dict[str, Any]] | None = None
+        self._last: tuple[State, _Offsets, _Offsets, dict[str, Any]] | None = None
 
     def report(
         self,
         state: State,
-        ends: Mapping[TopicPartition, Offset],
+        ends: _Offsets,
+        starts: _Offsets = MappingProxyType({}),
         *,
         looked_at: float | None,
         member_id: str,
@@ -177,7 +193,7 @@ class Reporter:
 
         Parameters
         ----------
-        state, ends
+        state, ends, starts
             See :func:`partitions_report`.  Do not change them later.
         looked_at : float or None
             When the query listed the log ends, in seconds since 1970.
@@ -200,7 +216,7 @@ class Reporter:
         return {
             **self._names,
             "memberId": member_id,
-            **self.partitions(state, ends),
+            **self.partitions(state, ends, starts),
             "heldBack": reasons,
             "logEndAt": looked_at,
             "generation": activity.generation,
@@ -220,9 +236,9 @@ class Reporter:
             "control": control,
         }
 
-    def partitions(self, state: State, ends: Mapping[TopicPartition, Offset]) -> dict[str, Any]:
+    def partitions(self, state: State, ends: _Offsets, starts: _Offsets) -> dict[str, Any]:
         """Return :func:`partitions_report`, as the same object while the arguments are the same objects."""
         last = self._last
-        if last is None or last[0] is not state or last[1] is not ends:
-            last = self._last = (state, ends, partitions_report(state, ends))
-        return last[2]
+        if last is None or last[0] is not state or last[1] is not ends or last[2] is not starts:
+            last = self._last = (state, ends, starts, partitions_report(state, ends, starts))
+        return last[3]

@@ -195,6 +195,7 @@ class Query:
                 end = group.plan({}, always=True)
             else:
                 end = self._planner.next_batch(group, max_rows, always=always)
+        self._watch.list_starts(group.state.owned)
         self._tell_lag(group)
         if end is None:
             return start
@@ -243,7 +244,7 @@ class Query:
         """Emit the lag event if the lag has changed."""
         if self._settings.event_log is None or self._reporter is None or not self._tell_lag_at.passed:
             return
-        found = self._reporter.partitions(group.state, self._planner.ends)["lag"]
+        found = self._reporter.partitions(group.state, self._planner.ends, self._watch.known_starts)["lag"]
         lag = {topic: sum(partitions.values()) for topic, partitions in found.items()}
         if lag != self._lag:
             self._lag, self._tell_lag_at = lag, Deadline.after(_LAG_PAUSE_S)
@@ -321,6 +322,7 @@ class Query:
         return self._reporter.report(
             self._group.state,
             self._planner.ends,
+            self._watch.known_starts,
             looked_at=None if looked_at is None else time.time() - (time.monotonic() - looked_at),
             member_id=self._group.member_id,
             held_back=self._group.held_back,

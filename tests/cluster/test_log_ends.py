@@ -400,6 +400,19 @@ def test_a_leader_that_hangs_up_while_it_is_asked_for_ids_is_connected_to_again(
     eventually(logs, {A: 10, B: 20, C: 30})
 
 
+# -- where logs start
+
+
+def test_log_starts_are_asked_of_the_leaders_and_a_leader_that_fails_is_left_out(logs: LogEnds, world: World) -> None:
+    logs.ends(ALL)
+    world.brokers[0].answers[ENDS] = listed({A: (0, 4, 4)})
+    world.brokers[1].answers[ENDS] = listed({B: (0, 7, 5), C: (NOT_LEADER, -1, -1)})
+    elsewhere = TopicPartition("nowhere", 0)
+    assert logs.log_starts([*ALL, elsewhere]) == {A: 4, B: 7}
+    world.brokers[1].answers[ENDS] = HANG_UP
+    assert logs.log_starts(ALL) == {A: 4}
+
+
 # -- where leader epochs end
 
 

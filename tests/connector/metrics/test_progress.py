@@ -39,10 +39,11 @@ def test_a_source_is_shown_with_its_topics_and_partitions() -> None:
         partition=3,
         current_offset=20,
         log_end_offset=30,
-        committed_offset=15,
+        committed_offset=10,
         group_lag=15,
         records_lag=10,
         draining=True,
+        expired=5,
     )
     assert found.partitions[3].committed_offset is None
     assert (found.log_end_at, found.assigned_at, found.committed_at) == (990.0, 950.0, 980.5)

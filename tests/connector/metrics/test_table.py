@@ -14,6 +14,7 @@ group-lag kafka_group_lag gauge topic
 group-lag-min kafka_group_lag_min gauge topic
 group-lag-max kafka_group_lag_max gauge topic
 group-lag-avg kafka_group_lag_avg gauge topic
+expired-records kafka_group_expired_records gauge topic
 pending-records kafka_group_pending_records gauge topic
 records-lag-min kafka_group_records_lag_min gauge topic
 records-lag-max kafka_group_records_lag_max gauge topic
@@ -66,6 +67,7 @@ def test_values_are_those_of_the_progress() -> None:
     assert values["held-back-partitions"] == {("orders",): 1, ("other",): 0}
     assert values["group-lag"] == {("orders",): 77}, "unknown is not 0"
     assert [values[f"group-lag-{which}"]["orders",] for which in ("min", "max", "avg")] == [2, 60, 77 / 3]
+    assert values["expired-records"] == {("orders",): 5, ("other",): 0}
     assert values["pending-records"] == {("orders",): 62}
     assert [values[f"records-lag-{which}"]["orders",] for which in ("min", "max", "avg")] == [2, 50, 62 / 3]
     ages = [values[f"{what}-seconds-ago"][()] for what in ("log-end", "last-commit", "last-rebalance")]
@@ -75,6 +77,7 @@ def test_values_are_those_of_the_progress() -> None:
     counts = ("rebalance", "hand-over", "commit", "commit-failed", "batch", "replay", "rewind", "records-lost")
     assert [values[f"{name}-total"][()] for name in counts] == [2, 1, 5, 1, 5, 0, 0, 0]
     assert values["partition-committed-offset"]["orders", "10"] == 40
+    assert values["partition-committed-offset"]["orders", "3"] == 10, "the log starts at 15"
     assert values["partition-lag"] == {("orders", "2"): 2, ("orders", "3"): 15, ("orders", "10"): 60}
     assert [values[name][()] for name in ("generation", "ownership-epoch", "last-batch-records-rate")] == [4, 2, 25.5]
     assert values["records-consumed-total"][()] == 500

@@ -20,9 +20,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 from pyspark_kafka_group import stream_reader, stream_reader_42
@@ -30,6 +30,7 @@ from pyspark_kafka_group.coordinator import group_thread, membership, rebalances
 from pyspark_kafka_group.coordinator.member import Callbacks
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import process, query, secondary
 from pyspark_kafka_group.stream_reader_42 import KafkaGroupStreamReader
@@ -79,8 +80,12 @@ class Watch:
 
     looked_at = None
     strange = False
+    known_starts: Mapping[TopicPartition, Offset] = MappingProxyType({})
 
     def __init__(self, _: GroupSettings) -> None:
+        pass
+
+    def list_starts(self, _: object) -> None:
         pass
 
     def close(self) -> None:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.coordinator.handover.state import Position
+from pyspark_kafka_group.coordinator.handover.state import Partition, Position
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
@@ -96,6 +97,8 @@ class Leaders:
         self.epoch_ends_now: dict[TopicPartition, Offset] = {}
         self.epoch_errors: dict[TopicPartition, str] = {}
         self.reasons: dict[TopicPartition, str] = {}
+        self.starts_now: dict[TopicPartition, Offset] = {}
+        self.asked_starts: list[list[TopicPartition]] = []
         self.searched = 0
         self.closed = 0
 
@@ -110,6 +113,10 @@ class Leaders:
 
     def epoch_ends(self, _: Mapping[TopicPartition, LeaderEpoch]) -> dict[TopicPartition, Offset]:
         return self.epoch_ends_now
+
+    def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
+        self.asked_starts.append([*partitions])
+        return {tp: self.starts_now[tp] for tp in partitions if tp in self.starts_now}
 
     def refind_leaders(self) -> None:
         self.searched += 1
@@ -255,6 +262,43 @@ def test_a_partition_without_a_leader_is_named_and_its_last_end_stays(
     assert logs.held_back(positions, logs.inspect(positions, news=True)) == {CLICKS: "it has no leader"}
     logs.look([TP])
     assert logs.known_ends == {TP: 80}, "it has left"
+
+
+def committed(*offsets: int | None) -> dict[TopicPartition, Partition]:
+    return {
+        TopicPartition("orders", n): Partition(
+            Phase.ACTIVE, OwnershipEpoch(1), committed=None if offset is None else Offset(offset)
+        )
+        for n, offset in enumerate(offsets)
+    }
+
+
+def test_log_starts_are_listed_once_a_minute_and_only_of_partitions_with_a_lag(
+    watching: Watching, clock: SimpleNamespace
+) -> None:
+    """However many batches there are, they cost no further request."""
+    logs, leaders = watching(50, 60, 70)
+    leaders.starts_now = {TP: Offset(40), TopicPartition("orders", 1): Offset(55)}
+    logs.list_starts({})
+    for _ in range(5):
+        logs.list_starts(committed(10, 60, None))
+        clock.s += 11
+    assert (leaders.asked_starts, logs.known_starts) == ([[TP]], {TP: 40})
+    clock.s += 11
+    logs.list_starts(committed(50, 60, 70))
+    assert (leaders.asked_starts, logs.known_starts) == ([[TP]], {}), "no partition has a lag"
+
+
+def test_the_log_starts_of_another_log_are_forgotten(watching: Watching, clock: SimpleNamespace) -> None:
+    logs, leaders = watching(50)
+    leaders.starts_now = {TP: Offset(40)}
+    logs.list_starts(committed(10))
+    leaders.ids = {"orders": "second"}
+    assert logs.inspect(at(10), news=True) == RECREATED
+    assert logs.known_starts == {}
+    leaders.starts_now = {TP: Offset(0)}
+    logs.list_starts(committed(10))
+    assert logs.known_starts == {TP: 0}
 
 
 def test_a_leader_that_does_not_tell_where_an_epoch_ends_is_named_with_its_error(

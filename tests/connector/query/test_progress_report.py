@@ -49,6 +49,7 @@ def test_each_owned_partition_is_shown_where_it_belongs() -> None:
         "draining": {"orders": {"3": 20}},
         "logEnd": {"orders": {"2": 5, "3": 30, "10": 100}},
         "lag": {"orders": {"2": 0, "3": 15, "10": 60}},
+        "expired": {},
         "totalLag": 75,
         "minLag": 0,
         "maxLag": 60,
@@ -57,6 +58,14 @@ def test_each_owned_partition_is_shown_where_it_belongs() -> None:
         "maxOffsetsBehindLatest": 50,
         "avgOffsetsBehindLatest": 20.0,
     }
+
+
+def test_what_the_brokers_have_deleted_is_no_lag_but_expired() -> None:
+    """Regression: a group behind the log start showed a lag of records that no longer exist."""
+    report = partitions_report(STATE, ENDS, {tp(10): Offset(70), tp(3): Offset(40), tp(2): Offset(1)})
+    assert report["lag"] == {"orders": {"2": 0, "3": 0, "10": 30}}
+    assert report["expired"] == {"orders": {"3": 15, "10": 30}}, "the log ends at 30 although the start came later"
+    assert (report["totalLag"], report["maxLag"], report["maxOffsetsBehindLatest"]) == (30, 30, 30)
 
 
 def test_partitions_are_in_numeric_order() -> None:
@@ -91,10 +100,13 @@ def test_a_report_names_the_member_and_counts_its_events() -> None:
 def test_a_report_follows_the_state_and_the_ends() -> None:
     reporter = Reporter(group_id="etl", client_id="kafka-group-1", activity=Activity())
 
-    def lag(state: State, ends: dict[TopicPartition, Offset]) -> object:
-        return reporter.report(state, ends, looked_at=None, member_id="", control=None)["totalLag"]
+    def lag(
+        state: State, ends: dict[TopicPartition, Offset], starts: dict[TopicPartition, Offset] | None = None
+    ) -> object:
+        return reporter.report(state, ends, starts or {}, looked_at=None, member_id="", control=None)["totalLag"]
 
     assert lag(STATE, ENDS) == 75
+    assert lag(STATE, ENDS, {tp(10): Offset(99)}) == 16
     assert lag(STATE, {tp(10): Offset(41)}) == 1
     assert lag(State(policy=POLICY), ENDS) == 0
     assert lag(STATE, ENDS) == 75
