@@ -93,7 +93,7 @@ integration: archives  ## all of integration/: real Kafka, real Spark
 archives: $(READY)
 	@$(PY) -m integration.java_start || echo 'Without these archives: everything works, and takes longer.'
 
-sanitize:  ## random messages and Avro through the C code, under the sanitizers (ARGS="rounds first")
+sanitize:  ## random record batches, Avro and Protobuf through the C code, under the sanitizers (ARGS="rounds first")
 	@scripts/sanitize-native.sh $(or $(ARGS),1000000)
 simulate: $(READY)  ## millions of simulated schedules, and small worlds exhaustively (ARGS="--mutants" lists what is caught)
 	@$(PY) -m tests.simulation --schedules 2000000 --deeper 2 $(ARGS)

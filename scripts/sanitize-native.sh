@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sends random messages, records of Avro and Protobuf, and rows to write through the C code of this project, built with
+# Sends random record batches, records of Avro and Protobuf, and rows to write through the C code of this project, built with
 # the address and undefined-behaviour sanitizers. Needs gcc or clang with their libasan and libubsan. The arguments are
 # the number of rounds, and the first one. By default each run has new rounds. A round that has failed can be kept in its
 # fuzzer.

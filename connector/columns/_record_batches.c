@@ -1,7 +1,7 @@
 /* Decodes Kafka's record batches into the records that `_native.c` copies into Arrow columns.
  *
- * The source of messages is the part of a Fetch response for one partition, already decompressed.  Records point into
- * the response.  Nothing is allocated or copied for a record.
+ * The batches are the part of a Fetch response for one partition, already decompressed.  Records point into the
+ * response.  Nothing is allocated or copied for a record.
  *
  *   kb_scan   checks the batches of a response: how many are whole, which are compressed, and their checksums
  *   kb_load   sets the batches of a partition to read next
@@ -10,58 +10,12 @@
  */
 
 #include "_crc32c.h"
-#include "_native.h"
+#include "_record_batches.h"
 
 enum { OFFSET_AT = 0, LENGTH_AT = 8, MAGIC_AT = 16, CRC_AT = 17, ATTRIBUTES_AT = 21, LAST_DELTA_AT = 23 };
 enum { FIRST_TIMESTAMP_AT = 27, MAX_TIMESTAMP_AT = 35, PRODUCER_AT = 43, COUNT_AT = 57, RECORDS_AT = 61 };
 enum { BEFORE_LENGTH = 12, CODEC = 0x07, APPEND_TIME = 0x08, TRANSACTIONAL = 0x10, CONTROL = 0x20 };
-enum { BAD_MESSAGE = -199, NO_ENTITY = -156, CREATE_TIME_TYPE = 1, APPEND_TIME_TYPE = 2 }; /* librdkafka's numbers */
-
-typedef struct {
-    message_t message; /* first: a message is a record */
-    int64_t timestamp;
-    int type;
-    int32_t header_count;
-    const uint8_t *headers;
-    const uint8_t *next_header; /* headers are read in order */
-    const uint8_t *end;
-} record_t;
-
-/* An aborted transaction: skip the data of this producer from this offset on, until its abort marker.  These structures
- * belong to Python and outlive the loaded batches, because a response may be loaded piece by piece.
- *
- * Their array begins with the open ones, one for each producer.  Then come those that are over, and then those ahead, by
- * offset.  So a batch is compared with few of them: a response may have tens of thousands. */
-typedef struct {
-    int64_t producer;
-    int64_t first_offset;
-    int64_t state;
-} aborted_t;
-
-enum { AHEAD, OPEN, OVER };
-
-typedef struct {
-    const char *topic;
-    int32_t partition;
-    int64_t from; /* offsets before it are skipped: a batch may begin earlier */
-    const uint8_t *batch; /* the next one */
-    const uint8_t *end;
-    const uint8_t *at; /* within the current batch */
-    const uint8_t *batch_end;
-    int64_t base_offset;
-    int64_t last_delta; /* of its offsets */
-    int64_t previous_delta; /* of the previous record, -1 at first */
-    int64_t base_timestamp;
-    int64_t append_timestamp;
-    int32_t left; /* records in the current batch */
-    int type;
-    aborted_t *aborted;
-    int64_t aborted_count;
-    int64_t open; /* aborted transactions, the first ones */
-    int64_t ahead; /* the first one that is ahead */
-    int64_t capacity;
-    record_t records[];
-} batches_t;
+enum { CREATE_TIME_TYPE = 0, APPEND_TIME_TYPE = 1 }; /* Kafka's numbers */
 
 /* The result of kb_scan; mirrored in Python. */
 typedef struct {
@@ -74,7 +28,7 @@ typedef struct {
     int32_t problem;
 } scan_t;
 
-TELL_SHARED(kb_shared, sizeof(source_t), sizeof(scan_t), sizeof(aborted_t))
+TELL_SHARED(kb_shared, sizeof(scan_t), sizeof(aborted_t))
 
 enum { FINE, OLD_FORMAT, CORRUPT, DISORDERED, BEHIND, BEYOND_LOG };
 
@@ -162,8 +116,9 @@ batches_t *kb_new(int64_t capacity) {
     return batches;
 }
 
-/* Forget the loaded batches. */
+/* Forget the loaded batches and their records. */
 void kb_unload(batches_t *batches) {
+    batches->next = batches->count = 0;
     batches->batch = batches->end = NULL;
     batches->at = batches->batch_end = NULL;
     batches->left = 0;
@@ -173,11 +128,10 @@ void kb_unload(batches_t *batches) {
 
 void kb_free(batches_t *batches) { free(batches); }
 
-/* Read these whole, uncompressed batches next, from this offset on.  `topic`, `data` and `aborted` must live until they
- * are read.  Reading notes in `aborted` which transactions have ended. */
+/* Read these whole, uncompressed batches next, from this offset on.  `data` and `aborted` must live until they are
+ * read.  Reading notes in `aborted` which transactions have ended. */
 void kb_load(
-    batches_t *batches, const char *topic, int32_t partition, int64_t from, const uint8_t *data, int64_t size,
-    aborted_t *aborted, int64_t aborted_count
+    batches_t *batches, int64_t from, const uint8_t *data, int64_t size, aborted_t *aborted, int64_t aborted_count
 ) {
     kb_unload(batches);
     batches->aborted = aborted;
@@ -185,8 +139,6 @@ void kb_load(
     while (batches->open < aborted_count && aborted[batches->open].state == OPEN) batches->open++;
     batches->ahead = batches->open;
     while (batches->ahead < aborted_count && aborted[batches->ahead].state == OVER) batches->ahead++;
-    batches->topic = topic;
-    batches->partition = partition;
     batches->from = from;
     batches->batch = data;
     batches->end = data + size;
@@ -222,44 +174,37 @@ static int sized(const uint8_t **at, const uint8_t *end, const uint8_t **data, s
     return 1;
 }
 
-/* Read one header; its key is never null. */
-static int header(const uint8_t **at, const uint8_t *end, const uint8_t **key, size_t *key_size, const uint8_t **value,
-                  size_t *size) {
-    return sized(at, end, key, key_size) && *key != NULL && sized(at, end, value, size);
+int kb_header(const uint8_t **at, const uint8_t *end, header_t *header) {
+    return sized(at, end, &header->key, &header->key_size) && header->key != NULL &&
+           sized(at, end, &header->value, &header->value_size);
 }
 
 /* Decode the next record of the current batch; return false if it is malformed.  Its offset must be in the batch and
  * above the previous one.  Otherwise a reader would end its range there, or go back. */
 static int decode(batches_t *batches, record_t *record) {
-    const uint8_t *at = batches->at, *key, *value;
+    const uint8_t *at = batches->at;
     int64_t length, timestamp_delta, offset_delta, headers;
     if (!varint(&at, batches->batch_end, &length) || length < 1 || length > batches->batch_end - at) return 0;
     const uint8_t *end = at + length;
     at++; /* attributes, unused */
-    message_t *message = &record->message;
     if (!varint(&at, end, &timestamp_delta) || !varint(&at, end, &offset_delta)) return 0;
     if (offset_delta <= batches->previous_delta || offset_delta > batches->last_delta) return 0;
-    if (!sized(&at, end, &key, &message->key_len) || !sized(&at, end, &value, &message->len)) return 0;
+    if (!sized(&at, end, &record->key, &record->key_size) || !sized(&at, end, &record->value, &record->value_size))
+        return 0;
     if (!varint(&at, end, &headers) || headers < 0 || headers > end - at) return 0;
-    message->err = 0;
-    message->topic = (void *)batches->topic;
-    message->partition = batches->partition;
-    message->key = (void *)key;
-    message->payload = (void *)value;
-    message->offset = (int64_t)((uint64_t)batches->base_offset + (uint64_t)offset_delta);
-    record->type = batches->type;
-    record->timestamp = batches->type == APPEND_TIME_TYPE
+    record->malformed = 0;
+    record->offset = (int64_t)((uint64_t)batches->base_offset + (uint64_t)offset_delta);
+    record->timestamp_type = batches->timestamp_type;
+    record->timestamp = batches->timestamp_type == APPEND_TIME_TYPE
                             ? batches->append_timestamp
                             : (int64_t)((uint64_t)batches->base_timestamp + (uint64_t)timestamp_delta);
     record->header_count = (int32_t)headers;
-    record->headers = record->next_header = at; /* checked below, so that nothing fails later */
-    record->end = end;
+    record->headers = at; /* checked below, so that nothing fails later */
+    record->headers_end = end;
     batches->at = end;
     batches->previous_delta = offset_delta;
-    const uint8_t *data;
-    size_t size, value_size;
-    for (int64_t i = 0; i < headers; i++)
-        if (!header(&at, end, &data, &size, &value, &value_size)) return 0;
+    for (header_t header; headers > 0; headers--)
+        if (!kb_header(&at, end, &header)) return 0;
     return 1;
 }
 
@@ -288,8 +233,8 @@ static int is_aborted(batches_t *batches, int16_t attributes) {
 /* Handle the end of a transaction.  The key of its marker contains a version and a type; type 0 is an abort. */
 static void end_transaction(batches_t *batches) {
     record_t marker;
-    if (!decode(batches, &marker) || marker.message.key == NULL || marker.message.key_len < 4) return;
-    if (int16_at((const uint8_t *)marker.message.key + 2) != 0) return;
+    if (!decode(batches, &marker) || marker.key == NULL || marker.key_size < 4) return;
+    if (int16_at(marker.key + 2) != 0) return;
     aborted_t *ended = open_of(batches, int64_at(batches->batch + PRODUCER_AT));
     if (ended == NULL) return;
     aborted_t *last = &batches->aborted[--batches->open];
@@ -316,7 +261,7 @@ static int next_batch(batches_t *batches) {
     batches->previous_delta = -1;
     batches->base_timestamp = int64_at(batch + FIRST_TIMESTAMP_AT);
     batches->append_timestamp = int64_at(batch + MAX_TIMESTAMP_AT);
-    batches->type = attributes & APPEND_TIME ? APPEND_TIME_TYPE : CREATE_TIME_TYPE;
+    batches->timestamp_type = attributes & APPEND_TIME ? APPEND_TIME_TYPE : CREATE_TIME_TYPE;
     batches->left = int32_at(batch + COUNT_AT);
     int aborted = is_aborted(batches, attributes);
     if (attributes & CONTROL || aborted) {
@@ -329,15 +274,10 @@ static int next_batch(batches_t *batches) {
     return 1;
 }
 
-/* The functions that `_native.c` calls, in place of librdkafka's. */
-
-static ssize_t next_records(void *of, int timeout_ms, message_t **messages, size_t size) {
-    batches_t *batches = of;
-    (void)timeout_ms;
-    size_t count = 0;
-    if (size > (size_t)batches->capacity) size = (size_t)batches->capacity;
-    while (count < size) {
-        record_t *record = &batches->records[count];
+void kb_decode(batches_t *batches) {
+    batches->next = batches->count = 0;
+    while (batches->count < batches->capacity) {
+        record_t *record = &batches->records[batches->count];
         int fine = 1;
         if (batches->left == 0) {
             fine = batches->at == batches->batch_end; /* otherwise it has more records than its count */
@@ -347,67 +287,16 @@ static ssize_t next_records(void *of, int timeout_ms, message_t **messages, size
         } else {
             fine = decode(batches, record);
             batches->left--;
-            if (fine && record->message.offset < batches->from) continue;
+            if (fine && record->offset < batches->from) continue;
         }
-        messages[count++] = &record->message;
+        batches->count++;
         if (!fine) {
-            int64_t offset = batches->base_offset;
             memset(record, 0, sizeof *record);
-            record->message.err = BAD_MESSAGE;
-            record->message.topic = (void *)batches->topic;
-            record->message.partition = batches->partition;
-            record->message.offset = offset;
+            record->malformed = 1;
+            record->offset = batches->base_offset;
             batches->batch = batches->end; /* the rest cannot be read */
             pass_over(batches);
             break;
         }
     }
-    return (ssize_t)count;
-}
-
-static void let_go(message_t *message) { (void)message; }
-
-static int64_t timestamp_of(const message_t *message, int *type) {
-    const record_t *record = (const record_t *)message;
-    *type = record->type;
-    return record->timestamp;
-}
-
-static int headers_of_record(const message_t *message, void **headers) {
-    *headers = (void *)message;
-    return ((const record_t *)message)->header_count > 0 ? 0 : NO_ENTITY;
-}
-
-static size_t header_count_of(const void *headers) { return (size_t)((const record_t *)headers)->header_count; }
-
-static int header_of(const void *headers, size_t index, const char **key, size_t *key_size, const void **value,
-                     size_t *size) {
-    record_t *record = (record_t *)headers;
-    if (index == 0) record->next_header = record->headers;
-    const uint8_t *key_data, *value_data;
-    if (!header(&record->next_header, record->end, &key_data, key_size, &value_data, size)) return NO_ENTITY;
-    *key = (const char *)key_data;
-    *value = value_data;
-    return 0;
-}
-
-static const char *topic_of(const void *topic) { return topic; }
-
-static const char *text_of(const message_t *message) {
-    (void)message;
-    return "a record batch is malformed";
-}
-
-/* Return these functions in `source`. */
-void kb_functions(source_t *source) {
-    *source = (source_t){
-        .consume_batch = next_records,
-        .destroy = let_go,
-        .timestamp = timestamp_of,
-        .headers = headers_of_record,
-        .header_count = header_count_of,
-        .topic_name = topic_of,
-        .error_text = text_of,
-        .sized_header_at = header_of,
-    };
 }

@@ -1,4 +1,4 @@
-"""The Python side of the C library `_native.c`, which measures records and fills Arrow buffers of that size.
+"""The Python side of `_native.c`, which measures the records of loaded batches and fills Arrow buffers of that size.
 
 All memory that outlives a call belongs to Arrow.  The C code writes into it and keeps no pointer to it.
 """
@@ -7,52 +7,28 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
-from pyspark_kafka_group.columns.native_library import POINTER, TEXT, Int32, Int64, NativePart, Pointer, structure
+from pyspark_kafka_group.columns.native_library import POINTER, Int32, Int64, NativePart, Pointer, structure
+from pyspark_kafka_group.columns.record_batches import RecordBatches
 from pyspark_kafka_group.columns.schema import arrow_schema
-from pyspark_kafka_group.offsets.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 # The item after the records of a chunk.
-NOTHING, EVENT, BEYOND, FOREIGN, DISORDER = range(5)
-
-
-class MessageSource(ctypes.Structure):
-    """The functions of `_record_batches.c` to take and read messages; ``source_t``."""
-
-    _fields_ = [
-        (name, POINTER)
-        for name in (
-            "consume_batch",
-            "destroy",
-            "timestamp",
-            "headers",
-            "header_count",
-            "header_at",
-            "topic_name",
-            "error_text",
-            "sized_header_at",
-        )
-    ]
+NOTHING, MALFORMED, BEYOND, DISORDER = range(4)
 
 
 @structure
 class ChunkRequest(ctypes.Structure):
     """The records to measure; ``request_t``."""
 
-    topic: Annotated[bytes, TEXT]
     start: Int64
     until: Int64
-    take: Int64
-    max_records: Int64
     max_bytes: Int64
-    partition: Int32
-    timeout_ms: Int32
     want_key: Int32
     want_value: Int32
     want_headers: Int32
@@ -76,13 +52,9 @@ class Chunk(ctypes.Structure):
     bad_timestamps: Int64
     first_bad_timestamp: Int64
     other_offset: Int64
-    other_partition: Int32
     timestamp_type: Int32
     timestamp_types_differ: Int32
     follows: Int32
-    error: Int32
-    other_topic: Annotated[bytes, ctypes.c_char * 256]
-    error_text: Annotated[bytes, ctypes.c_char * 512]
 
 
 @structure
@@ -112,11 +84,8 @@ class Buffers(ctypes.Structure):
 
 CHUNKS = NativePart(
     "kg_shared",
-    (MessageSource, ChunkRequest, Chunk, Binary, Buffers),
+    (ChunkRequest, Chunk, Binary, Buffers),
     {
-        "kg_new": (POINTER, (ctypes.POINTER(MessageSource), POINTER, ctypes.c_int64)),
-        "kg_drop": (None, (POINTER,)),
-        "kg_free": (None, (POINTER,)),
         "kg_collect": (None, (POINTER, ctypes.POINTER(ChunkRequest), ctypes.POINTER(Chunk))),
         "kg_fill": (ctypes.c_int, (POINTER, ctypes.POINTER(Chunk), ctypes.POINTER(Buffers))),
     },
@@ -125,23 +94,20 @@ CHUNKS = NativePart(
 
 
 class ChunkReader:
-    """Takes chunks of records from a queue of messages.
+    """Reads the records of loaded batches of one partition, as chunks that are columns of Arrow.
 
     Parameters
     ----------
     library
-        The library of `CHUNKS`.
-    functions
-        The functions of `_record_batches.c`.
-    queue
-        The handle from which these functions take messages.
+        The library of `CHUNKS`, which is also that of `record_batches.BATCHES`.
     """
 
-    def __init__(self, library: ctypes.CDLL, functions: MessageSource, queue: int) -> None:
+    def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
-        self._reader = library.kg_new(ctypes.byref(functions), queue, limits.MAX_BATCH_RECORDS)
+        self._reader = library.kb_new(limits.MAX_BATCH_RECORDS)
         if not self._reader:
             raise MemoryError
+        self._batches: RecordBatches | None = None
         self._request = ChunkRequest()
         self._chunk = Chunk()
 
@@ -150,23 +116,27 @@ class ChunkReader:
         self._columns = columns
         self._schema = arrow_schema(columns)
         self._request = ChunkRequest(
-            max_records=limits.MAX_BATCH_RECORDS,
             max_bytes=limits.MAX_BATCH_BYTES,
             want_key="key" in columns,
             want_value="value" in columns,
             want_headers="headers" in columns,
         )
 
-    def collect(self, tp: TopicPartition, start: int, until: int, *, most: int, wait_s: float) -> Chunk:
-        """Measure the next records of ``[start, until)`` of this partition.  The result is valid until the next call.
+    def load(self, position: int, batches: RecordBatches) -> None:
+        """Read these batches next, from `position` on, in place of the loaded ones."""
+        self._batches = batches  # keep them alive: records point into them
+        data, aborted = batches.data, batches.aborted
+        self._library.kb_load(self._reader, position, data.address, data.size, aborted.address, aborted.count)
 
-        If no messages are left from before, take at most `most` messages from the queue.
-        """
-        request = self._request
-        request.topic, request.partition = tp.topic.encode(), tp.partition
-        request.start, request.until, request.take = start, until, most
-        request.timeout_ms = int(wait_s * 1000)
-        self._library.kg_collect(self._reader, ctypes.byref(request), ctypes.byref(self._chunk))
+    def unload(self) -> None:
+        """Forget the loaded batches."""
+        self._library.kb_unload(self._reader)
+        self._batches = None
+
+    def collect(self, start: int, until: int) -> Chunk:
+        """Measure the next loaded records of ``[start, until)``.  The result is valid until the next call."""
+        self._request.start, self._request.until = start, until
+        self._library.kg_collect(self._reader, ctypes.byref(self._request), ctypes.byref(self._chunk))
         return self._chunk
 
     def build(self, constant: ConstantColumns) -> pa.RecordBatch:
@@ -180,13 +150,9 @@ class ChunkReader:
             raise RuntimeError("a record has changed after it was measured")
         return pa.RecordBatch.from_arrays([make() for make in finish], schema=self._schema)
 
-    def drop(self) -> None:
-        """Drop unread messages that were taken from the queue."""
-        self._library.kg_drop(self._reader)
-
     def close(self) -> None:
         """Free all memory.  No other call may follow."""
-        self._library.kg_free(self._reader)
+        self._library.kb_free(self._reader)
 
     def _prepare(self, name: str, chunk: Chunk, buffers: Buffers, constant: ConstantColumns) -> Callable[[], pa.Array]:
         """Allocate the buffers of a column, and return a function that makes the array after they are filled."""

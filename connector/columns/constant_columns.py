@@ -12,10 +12,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("pyspark_kafka_group.reading")
 
-_NO_TIMESTAMP_TYPE, _CREATE_TIME, _LOG_APPEND_TIME = -1, 0, 1
-SPARK_TIMESTAMP_TYPES = {0: _NO_TIMESTAMP_TYPE, 1: _CREATE_TIME, 2: _LOG_APPEND_TIME}
-"""Maps librdkafka's ``rd_kafka_timestamp_type_t`` to the ids of Kafka's ``TimestampType``, which Spark uses."""
-
 MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
 """The longest time before or after 1970 that fits into Spark's 64-bit microseconds."""
 
@@ -43,9 +39,8 @@ class ConstantColumns:
         return self._column(("partition", 0), length, lambda: _number(self._partition))
 
     def timestamp_type(self, kafka_type: int, length: int) -> pa.Array:
-        """Return the column ``timestampType`` for records that all have `kafka_type`, a number of librdkafka."""
-        key = ("timestampType", kafka_type)
-        return self._column(key, length, lambda: _number(SPARK_TIMESTAMP_TYPES[kafka_type]))
+        """Return the column ``timestampType`` for records that all have `kafka_type`, the id of a ``TimestampType``."""
+        return self._column(("timestampType", kafka_type), length, lambda: _number(kafka_type))
 
     def _column(self, key: tuple[str, int], length: int, value: Callable[[], pa.Scalar]) -> pa.Array:
         """Return the value `length` times, as a slice of the longest column so far."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
-from pyspark_kafka_group.columns.constant_columns import MAX_TIMESTAMP_MS, SPARK_TIMESTAMP_TYPES, ConstantColumns
+from pyspark_kafka_group.columns.constant_columns import MAX_TIMESTAMP_MS, ConstantColumns
 from pyspark_kafka_group.columns.limits import HEADER_BYTES
 from pyspark_kafka_group.columns.schema import arrow_schema
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 Headers = list[tuple[str, bytes | None]]
+
+_TIMESTAMP_TYPES = {0: -1, 1: 0, 2: 1}
+"""Maps librdkafka's ``rd_kafka_timestamp_type_t`` to the ids of Kafka's ``TimestampType``, which Spark uses: none,
+CreateTime and LogAppendTime."""
 
 
 @dataclass(slots=True)
@@ -199,8 +203,8 @@ class RecordBatchBuilder:
 
         length = len(kafka_types)
         if kafka_types.count(kafka_types[0]) == length:
-            return self._constant.timestamp_type(kafka_types[0], length)
-        return pa.array([SPARK_TIMESTAMP_TYPES[kafka_type] for kafka_type in kafka_types], pa.int32())
+            return self._constant.timestamp_type(_TIMESTAMP_TYPES[kafka_types[0]], length)
+        return pa.array([_TIMESTAMP_TYPES[kafka_type] for kafka_type in kafka_types], pa.int32())
 
 
 def _header_column(headers: list[Headers | None], list_type: pa.DataType) -> pa.Array:

@@ -9,12 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.columns import limits
-from pyspark_kafka_group.columns.chunk_reader import MessageSource
 from pyspark_kafka_group.columns.decompression import CompressionError, Piece, decompress
 from pyspark_kafka_group.columns.limits import TooLargeError
-from pyspark_kafka_group.columns.native_library import POINTER, TEXT, Int32, Int64, NativePart, structure
-from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.columns.native_library import POINTER, Int32, Int64, NativePart, structure
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -158,16 +155,15 @@ _INT64, _INT32 = ctypes.c_int64, ctypes.c_int32
 
 BATCHES = NativePart(
     "kb_shared",
-    (MessageSource, Scan, Aborted),
+    (Scan, Aborted),
     {
         "kc_init": (None, ()),
         "kb_scan": (None, (POINTER, _INT64, _INT64, _INT64, _INT32, ctypes.POINTER(Scan))),
         "kc_crc": (ctypes.c_uint32, (ctypes.c_uint32, POINTER, _INT64, _INT32)),
         "kb_new": (POINTER, (_INT64,)),
-        "kb_load": (None, (POINTER, TEXT, _INT32, _INT64, POINTER, _INT64, POINTER, _INT64)),
+        "kb_load": (None, (POINTER, _INT64, POINTER, _INT64, POINTER, _INT64)),
         "kb_unload": (None, (POINTER,)),
         "kb_free": (None, (POINTER,)),
-        "kb_functions": (None, (ctypes.POINTER(MessageSource),)),
     },
     init="kc_init",
 )
@@ -302,48 +298,3 @@ def _without_compression(
     parts.append(header)
     parts += records
     return size
-
-
-class BatchReader:
-    """The source of records for `chunk_reader.ChunkReader`, in place of a queue of librdkafka.
-
-    Parameters
-    ----------
-    library
-        The library of `BATCHES`.
-    """
-
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self._library = library
-        handle = library.kb_new(limits.MAX_BATCH_RECORDS)
-        if not handle:
-            raise MemoryError
-        self.handle: int = handle
-        self._data: pa.Buffer | None = None
-        self._aborted: AbortedTransactions | None = None
-        self.functions = MessageSource()
-        library.kb_functions(ctypes.byref(self.functions))
-
-    def load(self, tp: TopicPartition, position: int, batches: RecordBatches) -> None:
-        """Read these batches next, from `position` on.  Earlier batches must have been read or dropped."""
-        # Keep the batches alive: records point into them.
-        self._topic, self._data, self._aborted = tp.topic.encode(), batches.data, batches.aborted
-        self._library.kb_load(
-            self.handle,
-            self._topic,
-            tp.partition,
-            position,
-            self._data.address,
-            self._data.size,
-            self._aborted.address,
-            self._aborted.count,
-        )
-
-    def unload(self) -> None:
-        """Forget the loaded batches."""
-        self._library.kb_unload(self.handle)
-        self._data = self._aborted = None
-
-    def close(self) -> None:
-        """Free all memory.  No other call may follow."""
-        self._library.kb_free(self.handle)

@@ -21,11 +21,10 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from pyspark_kafka_group.columns import chunk_reader as chunks
-from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.chunk_reader import CHUNKS, ChunkReader
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
 from pyspark_kafka_group.columns.native_library import READER_OVERRIDE, reader_override
-from pyspark_kafka_group.columns.record_batches import BATCHES, BatchReader, UnreadableError
+from pyspark_kafka_group.columns.record_batches import BATCHES, UnreadableError
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, Meaning, has, row_of
 from pyspark_kafka_group.offsets.redaction import redact
@@ -160,8 +159,7 @@ class DirectClient(ReaderClient):
         self._connect = partial(
             BrokerConnection, client_id=config["client.id"], timeout_s=_TIMEOUT_S, security=settings.security
         )
-        self._batches = BatchReader(library)
-        self._chunks = ChunkReader(library, self._batches.functions, self._batches.handle)
+        self._chunks = ChunkReader(library)
         self._search = LeaderSearch(settings.servers, self._connect, settings.search)
         self._questions = BrokerQuestions(settings.servers, self._connect)
         self._fetchers: dict[Address, Fetcher] = {}
@@ -290,7 +288,6 @@ class DirectClient(ReaderClient):
         self._close_fetchers()
         self._unload()
         self._chunks.close()
-        self._batches.close()
         if self._fallback is not None:
             self._fallback.close()
 
@@ -320,12 +317,11 @@ class DirectClient(ReaderClient):
         if wanted is None or wanted is not item.wanted:
             item.release()  # the task no longer reads this partition
             return
-        self._batches.load(wanted.tp, wanted.read_until, item.batches)
+        self._chunks.load(wanted.read_until, item.batches)
         self._current = item
 
     def _unload(self) -> None:
-        self._chunks.drop()
-        self._batches.unload()
+        self._chunks.unload()
         if self._current is not None:
             self._current.release()
             self._current = None
@@ -334,7 +330,7 @@ class DirectClient(ReaderClient):
         """Return the next loaded records, or the batch that cannot be read; None if there are none."""
         tp = item.wanted.tp
         wanted, until = self._ranges[tp], ends[tp]
-        chunk = self._chunks.collect(tp, wanted.read_until, until, most=limits.MAX_BATCH_RECORDS, wait_s=0)
+        chunk = self._chunks.collect(wanted.read_until, until)
         if chunk.records:
             self._search.note_records(tp)
             wanted.damaged = 0

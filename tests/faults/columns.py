@@ -18,7 +18,7 @@ FAULTS = [
     Fault(
         "a commit marker ends an aborted transaction",
         _BATCHES,
-        "    if (int16_at((const uint8_t *)marker.message.key + 2) != 0) return;\n",
+        "    if (int16_at(marker.key + 2) != 0) return;\n",
         "",
         _TEST_BATCHES + "test_only_the_marker_of_an_abort_ends_an_aborted_transaction",
     ),

@@ -1,4 +1,4 @@
-"""No message makes the C code of the accelerated reader read, write or free memory that it must not touch."""
+"""No record batch makes the C code of the accelerated reader read, write or free memory that it must not touch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def has_sanitizers(tmp_path: Path) -> bool:
     return shutil.which("cc") is not None and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def test_random_messages_under_the_address_and_undefined_behaviour_sanitizers(tmp_path: Path) -> None:
+def test_random_records_under_the_address_and_undefined_behaviour_sanitizers(tmp_path: Path) -> None:
     if not has_sanitizers(tmp_path):
         skip_without("sanitizers", "no C compiler with sanitizers here")
     command = ["bash", str(ROOT / "scripts/sanitize-native.sh"), "10000"]

@@ -14,11 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_kafka_group.columns import limits, record_batches
-from pyspark_kafka_group.columns.chunk_reader import BEYOND, EVENT, NOTHING, ChunkReader
+from pyspark_kafka_group.columns.chunk_reader import BEYOND, MALFORMED, NOTHING, ChunkReader
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
 from pyspark_kafka_group.columns.record_batches import (
     BATCHES,
-    BatchReader,
     UnreadableError,
     whole_batches,
 )
@@ -92,16 +91,17 @@ class Reading:
             check_crcs=check_crcs,
             most_bytes=most_bytes,
         )
-        source = BatchReader(library)
-        reader = ChunkReader(library, source.functions, source.handle)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(limits, "MAX_BATCH_RECORDS", 50)
+            reader = ChunkReader(library)
         reader.begin(columns)
         try:
             for piece in pieces:
                 assert piece.next_offset > self.next_offset
                 self.next_offset = piece.next_offset
                 self.pieces.append(piece.data.size)
-                source.load(TP, start, piece)
-                while (chunk := reader.collect(TP, start, until, most=50, wait_s=0)).records:
+                reader.load(start, piece)
+                while (chunk := reader.collect(start, until)).records:
                     assert chunk.last_offset < piece.next_offset
                     start = chunk.last_offset + 1
                     self.batches.append(reader.build(ConstantColumns(*TP)))
@@ -110,10 +110,9 @@ class Reading:
                 if chunk.follows != NOTHING:
                     self.unreadable = chunk.other_offset, piece.end_of(chunk.other_offset)
                     break
-                reader.drop()
+                reader.unload()
         finally:
             reader.close()
-            source.close()
 
     @property
     def offsets(self) -> list[int]:
@@ -266,7 +265,7 @@ def test_records_that_are_not_what_their_batch_says_are_told_after_those_before_
     records = b"".join(record_bytes(record(10 + delta, value=b"v"), 10, -1) for delta in deltas)
     found = Reading(framed(10, last_delta, records, count))
     assert found.offsets == [10 + delta for delta in read]
-    assert found.follows == EVENT
+    assert found.follows == MALFORMED
 
 
 @UNHURRIED
@@ -469,7 +468,7 @@ def test_data_that_cannot_be_decompressed_is_an_error(codec: str, monkeypatch: p
     monkeypatch.setattr("tests.connector.columns.batches.compress", lambda codec, data: b"\xff" * 20)
     bad = batch_of(several(3, 3), codec=codec, producer=7, attributes=TRANSACTIONAL)
     read = Reading(before + bad)
-    assert (read.offsets, read.follows, read.unreadable) == ([0, 1, 2], EVENT, (3, 6))
+    assert (read.offsets, read.follows, read.unreadable) == ([0, 1, 2], MALFORMED, (3, 6))
     read = Reading(before + bad + after, aborted=(7, 3))
     assert read.offsets == [0, 1, 2, 6, 7, 8], "nobody misses an aborted transaction"
 
@@ -512,7 +511,7 @@ def test_a_malformed_record_is_told_after_those_before_it(records: bytes) -> Non
     good = batch_of(several(0, 3))
     read = Reading(good + framed(3, 0, records, 1))
     assert read.offsets == [0, 1, 2]
-    assert read.follows == EVENT
+    assert read.follows == MALFORMED
 
 
 @pytest.mark.parametrize("size", [*range(20), 1000])
