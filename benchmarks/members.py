@@ -104,7 +104,7 @@ def _queries(environment: Bench, options: dict[str, str], members: int, take: An
 def _wait_for_shares(queries: list[StreamingQuery], partitions: int) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        found = [len(one.partitions) for query in queries for one in current(query)]
+        found = [sum(map(len, report["assigned"].values())) for query in queries for report in current(query)]
         if len(found) == len(queries) and set(found) == {partitions // len(queries)}:
             return
         if time.monotonic() > deadline:

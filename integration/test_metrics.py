@@ -28,6 +28,7 @@ from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group import metrics
 from pyspark_kafka_group.metrics.opentelemetry import OpenTelemetryExporter
 from pyspark_kafka_group.metrics.prometheus import PrometheusExporter
+from pyspark_kafka_group.metrics.reports import sources_of
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import log_watch
@@ -91,9 +92,9 @@ def test_lag_after_retention_is_what_can_still_be_read(
         report = query.report()
         assert report is not None
         assert (report["lag"], report["expired"]) == ({name: {"0": 40}}, {name: {"0": 40}})
-        (source,) = metrics.from_progress({"sources": [{"latestOffset": report}]})
+        (source,) = sources_of({"sources": [{"latestOffset": report}]}, lambda report: report)
         (part,) = source.partitions
-        assert (part.committed_offset, part.group_lag, part.records_lag, part.expired) == (20, 40, 40, 40)
+        assert (part.committed, part.lag, part.behind, part.expired) == (20, 40, 40, 40)
         found = CliRunner().invoke(kafka_group, ["describe", "-b", servers, "--json", group])
         described = json.loads(found.stdout)
         assert (described["lag"], described["expired"]) == (40, 40)
@@ -170,11 +171,11 @@ def test_a_scrape_shows_what_the_broker_says(
             "topic": name,
         }
         assert labels == expected
-        (source,) = metrics.current(running)
-        assert (source.group_lag.total, source.group_lag.partitions, source.client_id) == (0, 2, client_id)
-        assert source.time_spent.committing > 0
+        (report,) = metrics.current(running)
+        assert (report["lag"], report["clientId"]) == ({name: {"0": 0, "1": 0}}, client_id)
+        assert report["timeMs"]["committing"] > 0
         (shown,) = metrics.from_progress(running.lastProgress)
-        assert (shown.group, shown.group_lag.total >= 119) == (group, True), "Spark asks before the batch"
+        assert (shown["group"], shown["totalLag"] >= 119) == (group, True), "Spark asks before the batch"
         query.stop()
         wait_for(lambda: not scrape(), "the metrics of a query that has ended disappear")
     finally:

@@ -304,13 +304,13 @@ theirs. You can read them in three ways.
 ```python
 from pyspark_kafka_group import metrics
 
-for source in metrics.current(query):  # asks the running query
-    print(source.group, source.group_lag.total, source.time_spent.waiting)
+for report in metrics.current(query):  # asks the running query
+    print(report["group"], report["totalLag"], report["timeMs"]["waiting"])
 ```
 
 `metrics.current(query)` asks the source process, on the machine of the driver. `metrics.from_progress(progress)` reads
 a progress, as `onQueryProgress` and `query.lastProgress` have it: Spark's object, its JSON, or a dict. Both return a tuple with
-a `SourceMetrics` for each source of the query that is a member of a group; an empty one for other queries.
+a report, a dict with the fields of the [progress](progress.md), for each source of the query; an empty one for other queries.
 
 Spark reads these values *before* it runs the batch. On an idle topic there is no next batch, so the last progress keeps
 an old lag. Use `metrics.current` or an exporter for lag: they are up to date.

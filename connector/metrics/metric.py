@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from pyspark_kafka_group.metrics.source_metrics import PartitionMetrics, SourceMetrics, TopicMetrics
+from pyspark_kafka_group.metrics.reports import PartitionReport, SourceReport
 
 SOURCE_LABELS = ("query", "group", "client_id")
 
@@ -61,7 +61,7 @@ class Metric:
     per: Per = Per.SOURCE
     doc: str
     known_as: str = ""
-    read: Callable[[SourceMetrics, float], Values]
+    read: Callable[[SourceReport, float], Values]
 
     @property
     def kind(self) -> Kind:
@@ -110,65 +110,73 @@ class Sample(NamedTuple):
     value: float
 
 
-def of_source(read: Callable[[SourceMetrics], float | None]) -> Callable[[SourceMetrics, float], Values]:
-    """Return a function that reads one number of a source.  It yields nothing for None."""
-
-    def values(source: SourceMetrics, _now: float) -> Values:
-        value = read(source)
-        if value is not None:
-            yield (), value
-
-    return values
+Read = Callable[[SourceReport, float], Values]
 
 
-def since(read: Callable[[SourceMetrics], float | None]) -> Callable[[SourceMetrics, float], Values]:
-    """Return a function that reads the time since a moment, in seconds.  It yields nothing for None."""
+def number(field: str) -> Read:
+    """Return a function that reads a number of the report.  It yields nothing if there is none."""
+    return _one(lambda source: source.number(field))
 
-    def values(source: SourceMetrics, now: float) -> Values:
-        at = read(source)
+
+def rate(field: str) -> Read:
+    """Return a function that reads a rate that Spark has measured.  It yields nothing if there is none."""
+    return _one(lambda source: source.rate(field))
+
+
+def since(field: str) -> Read:
+    """Return a function that reads the time since a moment of the report, in seconds.  Nothing if there is none."""
+
+    def values(source: SourceReport, now: float) -> Values:
+        at = source.number(field)
         if at is not None:
             yield (), max(0.0, now - at)
 
     return values
 
 
-def of_topics(read: Callable[[TopicMetrics], float | None]) -> Callable[[SourceMetrics, float], Values]:
-    """Return a function that reads one number of each topic."""
+def event(name: str) -> Read:
+    """Return a function that reads how often an event has happened."""
+    return _one(lambda source: source.number("events", name) or 0)
 
-    def values(source: SourceMetrics, _now: float) -> Values:
-        for topic in source.topics:
-            value = read(topic)
-            if value is not None:
-                yield (topic.topic,), value
+
+def of_keys(field: str, keys: tuple[str, ...], factor: float = 1) -> Read:
+    """Return a function that reads the numbers of these keys in one object of the report."""
+
+    def values(source: SourceReport, _now: float) -> Values:
+        for key in keys:
+            yield (key,), (source.number(field, key) or 0) * factor
 
     return values
 
 
-def of_partitions(read: Callable[[PartitionMetrics], float | None]) -> Callable[[SourceMetrics, float], Values]:
+def of_topics(read: Callable[[list[PartitionReport]], float | None]) -> Read:
+    """Return a function that reads one number of the partitions of each topic."""
+
+    def values(source: SourceReport, _now: float) -> Values:
+        for topic, parts in source.topics.items():
+            value = read(parts)
+            if value is not None:
+                yield (topic,), value
+
+    return values
+
+
+def of_partitions(read: Callable[[PartitionReport], float | None]) -> Read:
     """Return a function that reads one number of each partition."""
 
-    def values(source: SourceMetrics, _now: float) -> Values:
+    def values(source: SourceReport, _now: float) -> Values:
         for part in source.partitions:
             value = read(part)
             if value is not None:
-                yield (part.topic, str(part.partition)), value
+                yield (part.topic, str(part.number)), value
 
     return values
 
 
-def event(name: str) -> Callable[[SourceMetrics, float], Values]:
-    """Return a function that reads how often an event has happened."""
-    return of_source(lambda source: source.events.get(name, 0))
+def _one(read: Callable[[SourceReport], float | None]) -> Read:
+    def values(source: SourceReport, _now: float) -> Values:
+        value = read(source)
+        if value is not None:
+            yield (), value
 
-
-def moved(source: SourceMetrics, _now: float) -> Values:
-    """Read how many partitions have come, and how many have left in each way."""
-    for how in ("assigned", "released", "expired", "lost"):
-        yield (how,), source.moved.get(how, 0)
-
-
-def time_spent(source: SourceMetrics, _now: float) -> Values:
-    """Read the time of each activity, in seconds."""
-    spent = source.time_spent
-    for phase in ("waiting", "idle", "planning", "running", "committing"):
-        yield (phase,), getattr(spent, phase)
+    return values

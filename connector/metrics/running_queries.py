@@ -21,8 +21,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from pyspark_kafka_group.metrics.metric import Sample
-from pyspark_kafka_group.metrics.progress import Json, answer_of, of_reports
-from pyspark_kafka_group.metrics.source_metrics import SourceMetrics
+from pyspark_kafka_group.metrics.reports import Json, SourceReport, answer_of, sources_of
 from pyspark_kafka_group.metrics.table import samples
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class RunningQueries:
     def __init__(self) -> None:
         self._progress: dict[str, str] = {}
         self._looked_at = float("-inf")
-        self._sources: tuple[SourceMetrics, ...] = ()
+        self._sources: tuple[SourceReport, ...] = ()
         self._reports: dict[tuple[str, str], Json] = {}  # the newest report of each source, by run and address
         # Guards the fields above.  Never held during a request to a source.
         self._lock = threading.Lock()
@@ -75,7 +74,7 @@ class RunningQueries:
         for source in self._looked(max_age_s):
             yield from samples(source, now, per_partition=per_partition)
 
-    def _looked(self, max_age_s: float) -> tuple[SourceMetrics, ...]:
+    def _looked(self, max_age_s: float) -> tuple[SourceReport, ...]:
         with self._lock:
             if time.monotonic() - self._looked_at < max_age_s:
                 return self._sources
@@ -83,7 +82,7 @@ class RunningQueries:
         found = tuple(
             source
             for run_id, progress in known.items()
-            for source in of_reports(progress, partial(self._newest, run_id))
+            for source in sources_of(progress, partial(self._newest, run_id))
         )
         with self._lock:
             # A query may have ended meanwhile.  Its metrics must not return.

@@ -6,21 +6,21 @@ The exporters, docs/metrics.md and the test of the dashboard use this table.  Ne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 from pyspark_kafka_group.metrics.metric import (
     Metric,
     Per,
+    Read,
     Sample,
     event,
-    moved,
+    number,
+    of_keys,
     of_partitions,
-    of_source,
     of_topics,
+    rate,
     since,
-    time_spent,
 )
-from pyspark_kafka_group.metrics.source_metrics import LagSummary, SourceMetrics, TopicMetrics
+from pyspark_kafka_group.metrics.reports import PartitionReport, SourceReport
 
 _LAG = (
     "log end minus committed offset, LAG in Kafka's tools without the records of open transactions and without "
@@ -30,27 +30,31 @@ _BEHIND = "log end minus the next offset to plan. Records of a running batch do 
 
 
 def _lags(
-    total: str, stem: str, doc: str, read: Callable[[TopicMetrics], LagSummary], known_as: dict[str, str]
+    total: str, stem: str, doc: str, read: Callable[[PartitionReport], int | None], known_as: dict[str, str]
 ) -> Iterator[Metric]:
-    """Yield the metrics of a summary of lags: the total, and the minimum, maximum and average of the partitions."""
+    """Yield the metrics of lags: the total, and the minimum, maximum and average of the partitions."""
 
-    def of(field: str, topic: TopicMetrics) -> float | None:
-        found = read(topic)
-        return getattr(found, field) if found.partitions else None
+    def of(summarize: Callable[[list[int]], float]) -> Read:
+        def of_topic(parts: list[PartitionReport]) -> float | None:
+            known = [lag for lag in map(read, parts) if lag is not None]
+            return summarize(known) if known else None
 
-    for name, field, text in (
-        (total, "total", doc),
-        (f"{stem}-min", "min", f"The lowest `{total}` of a partition."),
-        (f"{stem}-max", "max", f"The highest `{total}` of a partition."),
-        (f"{stem}-avg", "avg", f"The average `{total}` of the partitions."),
-    ):
+        return of_topics(of_topic)
+
+    summaries: tuple[tuple[str, Callable[[list[int]], float], str], ...] = (
+        (total, sum, doc),
+        (f"{stem}-min", min, f"The lowest `{total}` of a partition."),
+        (f"{stem}-max", max, f"The highest `{total}` of a partition."),
+        (f"{stem}-avg", lambda lags: sum(lags) / len(lags), f"The average `{total}` of the partitions."),
+    )
+    for name, summarize, text in summaries:
         yield Metric(
             name=name,
             unit="records",
             per=Per.TOPIC,
             doc=text,
             known_as=known_as.get(name, ""),
-            read=of_topics(partial(of, field)),
+            read=of(summarize),
         )
 
 
@@ -61,14 +65,14 @@ METRICS: tuple[Metric, ...] = (
         per=Per.TOPIC,
         doc="Partitions that this member has and keeps.",
         known_as="Kafka: assigned-partitions",
-        read=of_topics(lambda topic: topic.assigned_partitions),
+        read=of_topics(lambda parts: sum(not part.is_draining for part in parts)),
     ),
     Metric(
         name="draining-partitions",
         unit="partitions",
         per=Per.TOPIC,
         doc="Partitions that the group wants back, and that wait for the running batch.",
-        read=of_topics(lambda topic: topic.draining_partitions),
+        read=of_topics(lambda parts: sum(part.is_draining for part in parts)),
     ),
     Metric(
         name="held-back-partitions",
@@ -79,13 +83,13 @@ METRICS: tuple[Metric, ...] = (
             "changed, or waiting for the start offset or a commit. The event `heldBack` contains the reason. Alert if "
             "this stays above 0."
         ),
-        read=of_topics(lambda topic: topic.held_back_partitions),
+        read=of_topics(lambda parts: sum(part.is_held_back for part in parts)),
     ),
     *_lags(
         "group-lag",
         "group-lag",
         f"The lag of the group in this member's partitions: {_LAG}. The sum over all members is the lag of the group.",
-        lambda topic: topic.group_lag,
+        lambda part: part.lag,
         {"group-lag": "Kafka's tools: LAG"},
     ),
     Metric(
@@ -94,13 +98,13 @@ METRICS: tuple[Metric, ...] = (
         per=Per.TOPIC,
         doc="Offsets that the brokers deleted before the group read them: log start minus committed offset. They are "
         "no part of the lags. The query lists the log starts once a minute. Alert if this is above 0.",
-        read=of_topics(lambda topic: topic.expired),
+        read=of_topics(lambda parts: sum(part.expired for part in parts)),
     ),
     *_lags(
         "pending-records",
         "records-lag",
         f"The lag of this member in its partitions: {_BEHIND}.",
-        lambda topic: topic.records_lag,
+        lambda part: part.behind,
         {
             "pending-records": "Flink: pendingRecords",
             "records-lag-min": "Spark: minOffsetsBehindLatest",
@@ -112,33 +116,33 @@ METRICS: tuple[Metric, ...] = (
         name="log-end-seconds-ago",
         unit="seconds",
         doc="Time since the query listed the log ends, at its last trigger. All lags belong to that moment.",
-        read=since(lambda source: source.log_end_at),
+        read=since("logEndAt"),
     ),
     Metric(
         name="last-commit-seconds-ago",
         unit="seconds",
         doc="Time since the last successful commit. It also grows on an idle topic. It matters only if there is lag.",
-        read=since(lambda source: source.committed_at),
+        read=since("committedAt"),
     ),
     Metric(
         name="last-rebalance-seconds-ago",
         unit="seconds",
         doc="Time since partitions of this member came or left.",
         known_as="Kafka: last-rebalance-seconds-ago",
-        read=since(lambda source: source.assigned_at),
+        read=since("assignedAt"),
     ),
     Metric(
         name="generation",
         unit="number",
         doc="The generation of the group at the last assignment of this member; under KIP-848 the member epoch.",
         known_as="Kafka: generation, member epoch",
-        read=of_source(lambda source: source.generation),
+        read=number("generation"),
     ),
     Metric(
         name="ownership-epoch",
         unit="number",
         doc="The number of assignments in this run of the query.",
-        read=of_source(lambda source: source.ownership_epoch),
+        read=number("ownershipEpoch"),
     ),
     Metric(
         name="records-consumed-total",
@@ -146,7 +150,7 @@ METRICS: tuple[Metric, ...] = (
         doc="Offsets in finished batches; with compacted topics and transactions more than the records. Its rate is "
         "the throughput of the query.",
         known_as="Kafka: records-consumed-total",
-        read=of_source(lambda source: source.records_consumed),
+        read=number("recordsConsumed"),
     ),
     Metric(
         name="last-batch-records-rate",
@@ -154,7 +158,7 @@ METRICS: tuple[Metric, ...] = (
         doc="The speed of the last batch: its records divided by its whole duration. Between batches nothing is "
         "read, so the throughput is lower.",
         known_as="Spark: processedRowsPerSecond",
-        read=of_source(lambda source: source.processed_rows_per_second),
+        read=rate("processedRowsPerSecond"),
     ),
     Metric(
         name="rebalance-total",
@@ -178,7 +182,7 @@ METRICS: tuple[Metric, ...] = (
             "was committed (`expired`), or were taken away without a hand-over (`lost`). After `expired` and `lost`, "
             "records may be processed twice."
         ),
-        read=moved,
+        read=of_keys("moved", ("assigned", "released", "expired", "lost")),
     ),
     Metric(
         name="commit-total",
@@ -227,7 +231,7 @@ METRICS: tuple[Metric, ...] = (
             "The time of this run by activity: `waiting` for partitions, `idle`, `planning`, `running` a batch "
             "(reading, your code and the sink), and `committing`, which mostly overlaps with the others."
         ),
-        read=time_spent,
+        read=of_keys("timeMs", ("waiting", "idle", "planning", "running", "committing"), factor=0.001),
     ),
     Metric(
         name="partition-current-offset",
@@ -235,7 +239,7 @@ METRICS: tuple[Metric, ...] = (
         per=Per.PARTITION,
         doc="The next offset to plan.",
         known_as="Flink: currentOffset",
-        read=of_partitions(lambda part: part.current_offset),
+        read=of_partitions(lambda part: part.position),
     ),
     Metric(
         name="partition-committed-offset",
@@ -243,7 +247,7 @@ METRICS: tuple[Metric, ...] = (
         per=Per.PARTITION,
         doc="The committed offset.",
         known_as="Flink: committedOffset; Kafka's tools: CURRENT-OFFSET",
-        read=of_partitions(lambda part: part.committed_offset),
+        read=of_partitions(lambda part: part.committed),
     ),
     Metric(
         name="partition-log-end-offset",
@@ -251,7 +255,7 @@ METRICS: tuple[Metric, ...] = (
         per=Per.PARTITION,
         doc="The log end offset. With `read_committed` the log ends before the first open transaction.",
         known_as="Kafka's tools: LOG-END-OFFSET",
-        read=of_partitions(lambda part: part.log_end_offset),
+        read=of_partitions(lambda part: part.log_end),
     ),
     Metric(
         name="partition-lag",
@@ -259,25 +263,25 @@ METRICS: tuple[Metric, ...] = (
         per=Per.PARTITION,
         doc="Log end minus committed offset, without expired offsets, as in `group-lag`.",
         known_as="Kafka's tools: LAG",
-        read=of_partitions(lambda part: part.group_lag),
+        read=of_partitions(lambda part: part.lag),
     ),
 )
 """All metrics.  Exporters omit those for each partition by default."""
 
 
-def samples(source: SourceMetrics, now: float, *, per_partition: bool) -> Iterator[Sample]:
+def samples(source: SourceReport, now: float, *, per_partition: bool) -> Iterator[Sample]:
     """Yield the values of one source.
 
     Parameters
     ----------
-    source : SourceMetrics
+    source : SourceReport
         The source.
     now : float
         The time in seconds since 1970.
     per_partition : bool
         Whether to include the metrics of each partition.
     """
-    labels = (source.query, source.group, source.client_id)
+    labels = (source.query, source.text("group"), source.text("clientId"))
     for metric in chosen(per_partition=per_partition):
         for more, value in metric.read(source, now):
             yield Sample(metric, (*labels, *more), value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyspark_kafka_group import metrics
+from pyspark_kafka_group.metrics.reports import sources_of
 from pyspark_kafka_group.metrics.table import chosen, samples
 from tests.connector.metrics.progresses import REPORT, progress, source
 
@@ -55,7 +56,7 @@ def test_names_kinds_and_labels_stay_as_they_are() -> None:
 
 
 def test_values_are_those_of_the_progress() -> None:
-    (found,) = metrics.from_progress(progress(source(REPORT)))
+    (found,) = sources_of(progress(source(REPORT)), lambda report: report)
     values: dict[str, dict[tuple[str, ...], float]] = {}
     for sample in samples(found, 1000.0, per_partition=True):
         assert sample.labels[:3] == ("orders-etl", "etl", "spark-1a2b3c4d")
@@ -84,7 +85,7 @@ def test_values_are_those_of_the_progress() -> None:
 
 
 def test_what_there_is_for_each_partition_is_left_out_unless_asked_for() -> None:
-    (found,) = metrics.from_progress(progress(source(REPORT)))
+    (found,) = sources_of(progress(source(REPORT)), lambda report: report)
     kept = {sample.metric.name for sample in samples(found, 1000.0, per_partition=False)}
     assert kept == {metric.name for metric in metrics.METRICS if "partition" not in metric.labels}
     assert len(chosen(per_partition=False)) == len(kept)

@@ -1,4 +1,4 @@
-"""The metrics of the groups, from a query's progress."""
+"""The reports of the sources, from a query's progress."""
 
 from __future__ import annotations
 
@@ -13,43 +13,30 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_kafka_group import metrics
 from pyspark_kafka_group.control.server import ControlSocket
-from pyspark_kafka_group.metrics import LagSummary, PartitionMetrics, TimeSpent
+from pyspark_kafka_group.metrics.reports import PartitionReport, SourceReport, sources_of
 from tests.connector.metrics.progresses import KAFKA, OTHER, RATE, REPORT, SECONDARY, progress, source
 
 
+def sources(shown: Any) -> tuple[SourceReport, ...]:
+    return sources_of(shown, lambda report: report)
+
+
 def test_a_source_is_shown_with_its_topics_and_partitions() -> None:
-    (found,) = metrics.from_progress(progress(source(REPORT)))
-    assert (found.query, found.query_id, found.run_id) == ("orders-etl", "id-1", "run-1")
-    assert (found.group, found.client_id, found.member_id) == ("etl", "spark-1a2b3c4d", "m-1")
-    assert found.group_lag == LagSummary(total=77, min=2, max=60, avg=77 / 3, partitions=3)
-    assert found.records_lag == LagSummary(total=62, min=2, max=50, avg=62 / 3, partitions=3)
-    assert [(t.topic, t.assigned_partitions, t.draining_partitions) for t in found.topics] == [
-        ("orders", 2, 1),
-        ("other", 1, 0),
-    ]
-    assert found.topics[1].group_lag == LagSummary()
-    assert [(p.topic, p.partition) for p in found.partitions] == [
+    (found,) = sources(progress(source(REPORT)))
+    assert (found.query, found.run_id, found.text("group")) == ("orders-etl", "run-1", "etl")
+    assert found.report == REPORT
+    assert [(p.topic, p.number) for p in found.partitions] == [
         ("orders", 2),
         ("orders", 3),
         ("orders", 10),
         ("other", 0),
     ]
-    assert found.partitions[1] == PartitionMetrics(
-        topic="orders",
-        partition=3,
-        current_offset=20,
-        log_end_offset=30,
-        committed_offset=10,
-        group_lag=15,
-        records_lag=10,
-        draining=True,
-        expired=5,
-    )
-    assert found.partitions[3].committed_offset is None
-    assert (found.log_end_at, found.assigned_at, found.committed_at) == (990.0, 950.0, 980.5)
-    assert (found.generation, found.ownership_epoch, found.events["planned"], found.moved["released"]) == (4, 2, 6, 1)
-    assert found.time_spent == TimeSpent(waiting=3.0, idle=0.0, planning=0.25, running=60.0, committing=1.5)
-    assert (found.input_rows_per_second, found.processed_rows_per_second) == (10.0, 25.5)
+    assert found.partitions[1] == PartitionReport("orders", 3, 20, 30, 15, 5, is_draining=True, is_held_back=False)
+    assert (found.partitions[1].committed, found.partitions[1].behind) == (10, 10)
+    assert (found.partitions[3].committed, found.partitions[3].behind) == (None, None)
+    assert found.topics == {"orders": list(found.partitions[:3]), "other": [found.partitions[3]]}
+    assert (found.rate("inputRowsPerSecond"), found.rate("processedRowsPerSecond")) == (10.0, 25.5)
+    assert (found.number("generation"), found.number("events", "planned"), found.number("lag")) == (4, 6, None)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +53,10 @@ def test_a_progress_may_come_in_each_of_its_forms(given: Any) -> None:
 
 
 def test_every_source_of_the_group_is_shown_and_no_other() -> None:
-    found = metrics.from_progress(progress(KAFKA, source(REPORT), RATE, SECONDARY, source(OTHER), name=None))
-    assert [(one.query, one.group) for one in found] == [("id-1", "etl"), ("id-1", "audit")]
+    shown = progress(KAFKA, source(REPORT), RATE, SECONDARY, source(OTHER), name=None)
+    found = metrics.from_progress(shown)
+    assert [(one["group"], one["totalLag"]) for one in found] == [("etl", 77), ("audit", 77)]
+    assert [one.query for one in sources(shown)] == ["id-1", "id-1"]
 
 
 @pytest.mark.parametrize("given", [None, {}, progress(), progress(KAFKA, RATE, SECONDARY), '{"sources": null}'])
@@ -77,10 +66,13 @@ def test_a_query_of_other_sources_has_none(given: Any) -> None:
 
 def test_what_an_older_version_did_not_tell_is_empty() -> None:
     old = {key: REPORT[key] for key in ("group", "clientId", "memberId", "assigned", "draining", "logEnd", "lag")}
-    (found,) = metrics.from_progress(progress(source(old)))
-    assert found.group_lag.total == 77
-    assert (found.committed_at, found.generation, found.ownership_epoch, found.events) == (None, None, 0, {})
-    assert found.time_spent == TimeSpent()
+    (found,) = sources(progress(source(old)))
+    values = {metric.name: [*metric.read(found, 1000.0)] for metric in metrics.METRICS}
+    assert values["group-lag"] == [(("orders",), 77)]
+    for unknown in ("last-commit-seconds-ago", "generation", "ownership-epoch", "records-consumed-total"):
+        assert values[unknown] == []
+    assert values["commit-total"] == [((), 0)]
+    assert {value for _, value in values["time-total"]} == {0}
 
 
 @pytest.mark.parametrize(
@@ -92,8 +84,8 @@ def test_what_an_older_version_did_not_tell_is_empty() -> None:
     ],
 )
 def test_what_has_another_form_is_passed_over(changes: dict[str, Any]) -> None:
-    (found,) = metrics.from_progress(progress(source({**REPORT, **changes})))
-    assert found.group == "etl"
+    (found,) = sources(progress(source({**REPORT, **changes})))
+    assert found.text("group") == "etl"
     for metric in metrics.METRICS:
         assert all(isinstance(value, int | float) for _, value in metric.read(found, 1000.0))
 
@@ -126,11 +118,10 @@ def test_a_running_query_is_asked_for_what_its_progress_cannot_tell(
     shown = progress(source(report), source(OTHER))
     query = cast(StreamingQuery, SimpleNamespace(lastProgress=shown))
     report["lag"] = {"orders": {"2": 0, "3": 0, "10": 0}}
-    assert [one.group_lag.total for one in metrics.current(query)] == [0, 0]
-    assert metrics.current(query)[0].run_id == "run-1"
-    assert [one.group_lag.total for one in metrics.from_progress(shown)] == [77, 0]
+    assert [one["lag"] for one in metrics.current(query)] == [report["lag"], OTHER["lag"]]
+    assert [one["lag"] for one in metrics.from_progress(shown)] == [REPORT["lag"], OTHER["lag"]]
     control.close()
-    assert [one.group_lag.total for one in metrics.current(query)] == [77, 0], "it does not answer"
+    assert [one["lag"] for one in metrics.current(query)] == [REPORT["lag"], OTHER["lag"]], "it does not answer"
     assert metrics.current(cast(StreamingQuery, SimpleNamespace(lastProgress=None))) == ()
 
 
@@ -141,7 +132,7 @@ def test_a_source_that_reads_the_batches_of_another_one_does_not_count_if_it_com
     end = json.dumps({"version": 2, "query": QUERY, "topics": {}})
     shown = progress({**SECONDARY, "endOffset": end}, {**source(reporting[0]), "endOffset": end})
     (found,) = metrics.current(cast(StreamingQuery, SimpleNamespace(lastProgress=shown)))
-    assert found.group_lag.total == 77
+    assert found["totalLag"] == 77
 
 
 def test_a_progress_without_a_report_names_the_query_to_ask(
@@ -156,7 +147,7 @@ def test_a_progress_without_a_report_names_the_query_to_ask(
     shown = progress(older, {**SECONDARY, "endOffset": end})
     query = cast(StreamingQuery, SimpleNamespace(lastProgress=shown))
     (found,) = metrics.current(query)
-    assert found.group_lag.total == 77
+    assert found["totalLag"] == 77
     assert metrics.from_progress(shown) == ()
     reporting[1].close()
     assert metrics.current(query) == (), "it does not answer"
