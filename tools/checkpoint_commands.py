@@ -16,8 +16,13 @@ from pyspark_kafka_group.tools.analysis.documents import starting_offsets_docume
 from pyspark_kafka_group.tools.analysis.group_checks import listed
 from pyspark_kafka_group.tools.analysis.group_view import patiently
 from pyspark_kafka_group.tools.analysis.reset_plan import ResetRequest, plan
-from pyspark_kafka_group.tools.analysis.spark_checkpoint import SparkCheckpoint, chosen_source, read_checkpoint
-from pyspark_kafka_group.tools.analysis.starting_offsets import BEGINNING, starting_offsets
+from pyspark_kafka_group.tools.analysis.spark_checkpoint import (
+    BEGINNING,
+    SparkCheckpoint,
+    chosen_source,
+    read_checkpoint,
+    starting_offsets,
+)
 from pyspark_kafka_group.tools.command_base import connected, say, show, topics_option
 from pyspark_kafka_group.tools.reset_command import executed, set_offsets
 

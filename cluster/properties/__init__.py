@@ -2,7 +2,7 @@
 
 kafka_properties     the table: which clients get a property, its default, its refusal, its meaning for own connections
 client_config        from the user's properties to the configuration of each client and of own connections
-java_security        Java's security properties in librdkafka's terms, with java_login and java_stores
+java_security        Java's security properties in librdkafka's terms, with java_login
 permissions          what an option may do only if the owner of the process allows it
 secret_references    references to values in files and variables, and files of properties
 """

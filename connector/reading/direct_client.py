@@ -44,11 +44,18 @@ from pyspark_kafka_group.reading.fetcher import (
     Refused,
     close_surplus,
 )
-from pyspark_kafka_group.reading.fetching import DirectSettings, direct_settings
 from pyspark_kafka_group.reading.leader_search import HIDDEN_S, LeaderSearch
 from pyspark_kafka_group.reading.range_reader import level_of
-from pyspark_kafka_group.reading.reader_client import Polled, ReaderClient, ReaderEvent, Records, UnreadableBatch
-from pyspark_kafka_group.reading.unreadable import damaged, unreadable
+from pyspark_kafka_group.reading.reader_client import (
+    Polled,
+    ReaderClient,
+    ReaderEvent,
+    Records,
+    UnreadableBatch,
+    damaged,
+    unreadable,
+)
+from pyspark_kafka_group.reading.reader_config import DirectSettings, direct_settings
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import error_name

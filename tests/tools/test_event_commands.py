@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from pyspark_kafka_group.tools import event_commands
 from pyspark_kafka_group.tools.commands import kafka_group
-from pyspark_kafka_group.tools.timeline_page import as_script
+from pyspark_kafka_group.tools.event_commands import as_script
 
 EVIL = "</script><img src=x onerror=alert(1)>@@rows@@"
 

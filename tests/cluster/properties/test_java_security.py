@@ -11,8 +11,13 @@ from confluent_kafka import Consumer
 from cryptography.hazmat.primitives import serialization
 
 from pyspark_kafka_group.cluster.properties.java_login import LOGIN_KEYS
-from pyspark_kafka_group.cluster.properties.java_security import TABLE, JavaProperty, as_librdkafka
-from pyspark_kafka_group.cluster.properties.java_stores import STORE_KEYS, pem_text
+from pyspark_kafka_group.cluster.properties.java_security import (
+    STORE_KEYS,
+    TABLE,
+    JavaProperty,
+    as_librdkafka,
+    pem_text,
+)
 from pyspark_kafka_group.offsets.errors import OptionError
 
 SECRET = "hunter2"

@@ -18,8 +18,7 @@ from pyspark_kafka_group.cluster.properties.kafka_properties import (
     own_connections,
 )
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.reading.fetching import direct_settings
-from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.reading.reader_config import direct_settings, reader_config
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
 SASL = {**SERVERS, "security.protocol": "SASL_PLAINTEXT"}

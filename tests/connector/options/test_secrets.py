@@ -27,9 +27,8 @@ from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.options.batch_settings import parse_batch
 from pyspark_kafka_group.options.settings import parse
-from pyspark_kafka_group.reading.fetching import direct_settings
 from pyspark_kafka_group.reading.message_client import open_consumer
-from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.reading.reader_config import direct_settings, reader_config
 from pyspark_kafka_group.writing.options import parse_write_options
 from pyspark_kafka_group.writing.producer_properties import producer_config
 

@@ -14,10 +14,9 @@ from confluent_kafka import KafkaError
 
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.direct_client import DirectClient
-from pyspark_kafka_group.reading.fetching import direct_settings
 from pyspark_kafka_group.reading.leader_search import SearchTimings
 from pyspark_kafka_group.reading.reader_client import Polled, ReaderClient, Records
-from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.reading.reader_config import direct_settings, reader_config
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline

@@ -23,11 +23,10 @@ from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartitio
 from pyspark_kafka_group.reading import direct_client, leader_search, range_reader
 from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.fetcher import Failed, Fetcher, FetchRange
-from pyspark_kafka_group.reading.fetching import direct_settings
 from pyspark_kafka_group.reading.leader_search import SearchTimings
 from pyspark_kafka_group.reading.range_reader import ReadOptions
 from pyspark_kafka_group.reading.reader_client import ReaderEvent, UnreadableBatch
-from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.reading.reader_config import direct_settings, reader_config
 from pyspark_kafka_group.reading.task_reader import read_with
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.types import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_kafka_group.tools.analysis.health import problems
+from pyspark_kafka_group.tools.health_command import problems
 
 NOW = 10_000.0
 WELL: dict[str, Any] = {
