@@ -36,13 +36,15 @@ MINUTES = $$((($$(date +%s) - $(BEGAN)) / 60)):$$(printf %02d $$((($$(date +%s) 
 
 # Two workers begin with half of the tests each, so that files stay together, until one has nothing left.
 FAST := $(PY) -m pytest tests -n 2 --dist worksteal
+# What pytest remembers of them, and the mark that they have passed, stand beside what it remembers of the others.
+FAST_CACHE := .pytest_cache/fast
 # These wait much of the time, so three workers share two cores. With four, a test takes two to four times as long as alone,
 # and the tests together take longer than with two. Each worker has brokers and a Spark of its own and takes whole
 # files, so that what a file sets up is set up once. Long files begin first: integration/order.py.
 INTEGRATION := $(PY) -m pytest integration -n 3 --dist loadfile --no-loadscope-reorder
 # Of these, `test` runs the ones with several applications and the main paths. An empty KAFKA_VERSION is the newest.
 APPLICATIONS := integration/test_exactly_once.py 'integration/test_faults.py::test_nothing_is_lost_and_twice_is_only_what_was_declared[consumer]'
-PROMISES := $(PY) -m pytest $(APPLICATIONS) integration/test_main_paths.py -n 2 --dist loadgroup --no-loadscope-reorder
+PROMISES := $(PY) -m pytest $(APPLICATIONS) integration/test_main_paths.py -n 3 --dist loadgroup --no-loadscope-reorder
 
 MAKEFLAGS += --no-print-directory
 .PHONY: help setup demo demo-cluster test test-all proof $(PARTS:%=proof-%) lint types fast integration archives sanitize simulate faults soak \
@@ -59,8 +61,10 @@ demo-cluster: $(READY)  ## the same on a standalone Spark cluster, one worker of
 	@$(PY) examples/orders/demo.py --cluster $(ARGS)
 
 test: $(READY)  ## each change: fast tests, then the main promises on a real local Kafka, under both protocols
-	$(PART) 'fast tests: all of tests/, without a broker' $(FAST)
-	$(PART) 'the main promises, on a real Kafka and a real Spark' env KAFKA_VERSION=$(KAFKA_VERSION) $(PROMISES)
+	@rm -rf $(FAST_CACHE)
+	@scripts/side-by-side.sh \
+		"scripts/part.sh 'fast tests: all of tests/, without a broker' $(FAST) -o cache_dir=$(FAST_CACHE) && touch $(FAST_CACHE)/passed" \
+		"KAFKA_VERSION=$(KAFKA_VERSION) scripts/part.sh 'the main promises, on a real Kafka and a real Spark' $(PROMISES)"
 	@echo "Proved in $(MINUTES): the rules, by all fast tests; and on a real Kafka, under both protocols, that queries" \
 		"share a group, survive kills and restarts, lose no record, and name each one that comes twice."
 test-all: lint types docs archives test  ## each merge, through .ci/run: all checks and all tests
@@ -138,7 +142,6 @@ $(READY): pyproject.toml $(wildcard connector/*/*.[ch] connector/*/*/*.[ch]) | j
 	@$(PY) -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@$(PY) -m pip install --quiet 'setuptools>=77'
 	@$(PY) -m pip install --quiet --no-compile --no-build-isolation --editable '.[dev]' $(VERSIONS)
-	@$(PY) -m compileall -q -j 0 $(VENV)/lib/python*/site-packages >/dev/null || true
 	@$(PY) -c 'import pathlib, pyspark; pathlib.Path(pyspark.__path__[0], "python/lib/pyspark.zip").unlink(missing_ok=True)'
 	@echo "Set up in $(MINUTES)"
 	@touch $@

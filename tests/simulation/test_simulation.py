@@ -1,8 +1,8 @@
 """The real state machine in a simulated world: no random schedule may violate an invariant.
 
 ``SIMULATION_SCHEDULES`` sets how many schedules run, and ``SIMULATION_SEED`` sets the first seed.
-``SIMULATION_DEEPER`` sets how many steps deeper the tests explore the small worlds: by default -1, because the last
-step takes most of the time.  ``make test-all`` also takes that one.  A failure prints the shrunk run.
+``SIMULATION_DEEPER`` sets how many steps deeper the tests explore the small worlds: by default -2, because the last
+steps take most of the time.  ``make test-all`` also takes those.  A failure prints the shrunk run.
 You can keep that run in :mod:`tests.simulation.kept`.
 """
 
@@ -40,9 +40,9 @@ from tests.simulation.scopes import SCOPES
 from tests.simulation.speed import quick, replace
 from tests.simulation.world import Config, World
 
-SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", "2000"))
+SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", "1000"))
 FIRST_SEED = int(os.environ.get("SIMULATION_SEED", "0"))
-DEEPER = int(os.environ.get("SIMULATION_DEEPER", "-1"))
+DEEPER = int(os.environ.get("SIMULATION_DEEPER", "-2"))
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,7 +6,8 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribedGroup, DescribeGroups
+from pyspark_kafka_group.wire.config_requests import DescribeConfigs
+from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribedGroup, DescribeGroups, ListGroups
 from pyspark_kafka_group.wire.group_requests import (
     Coordinator,
     FetchedOffset,
@@ -34,8 +35,8 @@ CLASSIC, CONSUMER = DescribeGroups.api.key, ConsumerGroupDescribe.api.key
 
 @contextmanager
 def fake_brokers(count: int = 1, *, coordinates: str = "etl") -> Iterator[list[FakeBroker]]:
-    """Yield brokers.  The first one coordinates a group or a transactional id."""
-    made = [FakeBroker() for _ in range(count)]
+    """Yield brokers that tell no settings.  The first one coordinates a group or a transactional id."""
+    made = [FakeBroker({DescribeConfigs.api.key: answers.configs({})}) for _ in range(count)]
     made[0].answers[FindCoordinator.api.key] = coordinator(made[0], coordinates)
     try:
         yield made
@@ -65,6 +66,7 @@ def fake_group(topic: str, committed: Sequence[int], end: int) -> Iterator[FakeB
             CLASSIC: classic("Empty"),
             FETCH: fetched(parts),
             LIST: logs(dict.fromkeys(parts, end)),
+            ListGroups.api.key: answers.groups(0, ()),
         }
         yield broker
 

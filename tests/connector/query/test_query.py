@@ -221,10 +221,10 @@ def test_a_query_that_stop_lets_leave_while_it_replays_does_not_run_its_batch(
         while (report := restarted.report()) is None or not report["control"]:
             assert not deadline.passed
             time.sleep(0.05)
-        assert ask_to_stop(report["control"], Deadline.after(20))
+        assert ask_to_stop(report["control"], Deadline.after(6))
         call.join(0.3)
         assert not answers, "its caller is about to stop it"
-        call.join(2 * PATIENCE_S)  # its caller has 20 s, and some more
+        call.join(2 * PATIENCE_S)  # its caller has 6 s, and some more
         (answer,) = answers
         assert isinstance(answer, StoppingError)
         assert "but did not stop the query" in str(answer)
