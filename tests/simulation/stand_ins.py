@@ -553,6 +553,10 @@ class SimulatedLogEnds:
         self.leader_epochs = {tp: logs[tp].leader_epoch for tp in led}
         return {tp: Offset(logs[tp].end) for tp in led}
 
+    def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
+        logs = self._query.world.logs
+        return {tp: Offset(logs[tp].start) for tp in partitions if tp in logs and logs[tp].leader}
+
     def refind_leaders(self) -> None: ...
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:
