@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import click
 
@@ -42,12 +43,14 @@ from pyspark_kafka_group.tools.command_base import (
     wide_option,
 )
 from pyspark_kafka_group.tools.doctor.examination import diagnose, diagnosis_document, examine
+from pyspark_kafka_group.tools.doctor.spark_facts import judge_spark, spark_document, spark_facts
 from pyspark_kafka_group.tools.texts import (
     coordinator_text,
     diagnosis_text,
     group_text,
     groups_text,
     sample_text,
+    spark_text,
     terminal_width,
 )
 
@@ -149,14 +152,27 @@ def coordinator(inspection: Cluster, properties: dict[str, str], group: str, as_
     show([document], as_json, lambda: coordinator_text(document))
 
 
+def _spark_first(options: dict[str, Any]) -> dict[str, Any]:
+    """Answer ``--spark``, which needs no cluster."""
+    if options.pop("spark"):
+        facts = spark_facts()
+        document = spark_document(facts, judge_spark(facts))
+        show([document], options["as_json"], lambda: spark_text(document))
+        raise click.exceptions.Exit(0 if document["healthy"] else FOUND)
+    if options["group"] is None:
+        raise click.UsageError("Missing argument 'GROUP'. Without one, use --spark.")
+    return options
+
+
 @click.command()
-@connected
+@partial(connected, group=click.argument("group", required=False), prepare=_spark_first)
 @click.option(
     "--topics",
     multiple=True,
     metavar="TOPIC",
     help="Also examine this topic, which a query will read. Repeat it for more topics.",
 )
+@click.option("--spark", is_flag=True, help="Examine this Python and its Spark, and no cluster.")
 def doctor(
     *, inspection: Cluster, properties: dict[str, str], group: str, as_json: bool, topics: tuple[str, ...]
 ) -> None:
@@ -168,7 +184,8 @@ def doctor(
     this connection.
 
     With --topics the group need not exist yet: the doctor checks what a query needs before its
-    first start.
+    first start. With --spark it needs no group: it prints which Python, Spark and libraries it
+    finds, and what a query would lack there.
 
     Each finding has a code, a subject, the evidence, and a remedy. A NOTE is no fault: it names a
     feature that the cluster lacks, and the option that suits it. Ends with 1 if the group does not
@@ -179,6 +196,7 @@ def doctor(
       kafka-group doctor -b localhost:9092 orders-etl
       kafka-group doctor --profile prod --topics orders new-group
       kafka-group doctor --profile prod --json orders-etl | jq .findings[].code
+      kafka-group doctor --spark
     """
     facts = patiently(lambda: examine(inspection, properties, group, topics))
     document = diagnosis_document(facts, diagnose(facts))

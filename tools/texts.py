@@ -191,7 +191,7 @@ def _protocol(document: Document) -> str:
 
 
 def _unread(document: Document) -> list[str]:
-    """Return lines for records that nobody reads now, and for those that nobody can read any more."""
+    """Return lines for records that wait for a member, and for those that the brokers have deleted."""
     lines = []
     if document["lag"] and not document["members"]:
         lines.append("no members: the records wait until one starts")
@@ -375,14 +375,27 @@ def reset_text(document: Document, *, intended: bool = False, width: int | None 
 
 def diagnosis_text(document: Document) -> list[str]:
     """Return the lines of ``doctor``."""
+    of = f"{document['state']}, {_count(document['members'], 'member')}, {_count(document['partitions'], 'partition')}"
+    return [f"{clean(document['group'])}: {_verdict(document)} ({of})", *_finding_lines(document)]
+
+
+def spark_text(document: Document) -> list[str]:
+    """Return the lines of ``doctor --spark``."""
+    facts = [f"{name}: {clean(value)}" for name, value in document["facts"].items()]
+    return [*facts, "", f"this Python: {_verdict(document)}", *_finding_lines(document)]
+
+
+def _verdict(document: Document) -> str:
     findings: list[dict[str, Any]] = document["findings"]
     notes = sum(finding["severity"] == "NOTE" for finding in findings)
     bad = len(findings) - notes
     first = _count(bad, "finding") if bad else "nothing is wrong"
-    first += f", {_count(notes, 'note')}" if notes else ""
-    of = f"{document['state']}, {_count(document['members'], 'member')}, {_count(document['partitions'], 'partition')}"
-    lines = [f"{clean(document['group'])}: {first} ({of})"]
-    for finding in findings:
+    return first + (f", {_count(notes, 'note')}" if notes else "")
+
+
+def _finding_lines(document: Document) -> list[str]:
+    lines = []
+    for finding in document["findings"]:
         lines += ["", *_wrapped(f"{finding['severity']} {finding['code']}: {clean(finding['object'])}", "")]
         for text in (finding["evidence"], finding["remedy"]):
             lines += _wrapped(f"{clean(text[:1].upper() + text[1:])}.", "  ")

@@ -61,16 +61,7 @@ def diagnosis_document(facts: GroupFacts, findings: list[Finding]) -> dict[str, 
         "healthy": all(finding.severity is Severity.NOTE for finding in findings),
         "members": len(facts.members),
         "partitions": len(facts.partitions),
-        "findings": [
-            {
-                "severity": finding.severity.name,
-                "code": finding.code,
-                "object": finding.subject,
-                "evidence": finding.evidence,
-                "remedy": finding.remedy,
-            }
-            for finding in findings
-        ],
+        "findings": [finding.document() for finding in findings],
     }
 
 

@@ -51,6 +51,16 @@ class Finding(NamedTuple):
     evidence: str
     remedy: str
 
+    def document(self) -> dict[str, str]:
+        """Return the finding for JSON."""
+        return {
+            "severity": self.severity.name,
+            "code": self.code,
+            "object": self.subject,
+            "evidence": self.evidence,
+            "remedy": self.remedy,
+        }
+
 
 class SlowBatch(NamedTuple):
     """The longest time between two commits of a partition that had records to read, and the member that committed."""
