@@ -1,4 +1,4 @@
-"""What the owner of the tests' processes allows.  See docs/security.md, "What options may do"."""
+"""What the owner of the tests' processes allows.  See docs/permissions.md."""
 
 from pyspark_kafka_group.testing.ports import free_ports
 

@@ -1,4 +1,4 @@
-"""The rights of docs/security.md suffice on a broker with an authorizer, and an error names a missing right.
+"""The rights of docs/rights.md suffice on a broker with an authorizer, and an error names a missing right.
 
 Each case has a new user, without the rights and sessions of other cases.
 """

@@ -69,7 +69,7 @@ _REFUSED = """
 ## Properties that are errors
 
 They would break what the source promises, or the source cannot do what they say. A name with a star covers all names
-that begin like that and are neither on this page nor among [Java's settings](security.md#settings-of-javas-client).
+that begin like that and are neither on this page nor among [Java's settings](java-settings.md).
 
 """
 

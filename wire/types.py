@@ -66,7 +66,7 @@ class StoppedLoginError(RefusedCredentialsError):
     """A login was stopped on this side.  The text says why, and what to do.
 
     A task then tries no other client.  But a member or a producer of librdkafka that is open logs in on its own, and
-    does not check the number of iterations: see docs/security.md.
+    does not check the number of iterations: see docs/permissions.md.
     """
 
 

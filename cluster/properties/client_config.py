@@ -143,7 +143,7 @@ def client_error(problem: Exception, properties: Properties) -> KafkaGroupError:
             "kafka.sasl.mechanism",
             f"the Kafka client refuses it: {text}",
             "The wheels of confluent-kafka are built without Kerberos (GSSAPI, the default of kafka.sasl.mechanism). "
-            "Build it on a librdkafka with Cyrus SASL, as docs/security.md says, for the driver and the executors, or "
+            "Build it on a librdkafka with Cyrus SASL, as docs/kerberos.md says, for the driver and the executors, or "
             "use another mechanism.",
         )
     named = [key for key in properties if key in str(problem)]

@@ -1,7 +1,7 @@
 """Security properties of Java's client, in librdkafka's terms: a pure translation, and its table.
 
-``docs/security.md`` has the same table (a test compares).  Other properties stay as they are.  No error shows a value
-that may be secret.
+``docs/java-settings.md`` has the same table (a test compares).  Other properties stay as they are.  No error shows a
+value that may be secret.
 """
 
 from __future__ import annotations

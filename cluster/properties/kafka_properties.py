@@ -406,8 +406,8 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         own_connections=_USED,
         doc="Where tokens for OAUTHBEARER come from: `msk:REGION`, `entra:HOST`, `google`, `databricks:CREDENTIAL`, or "
         "`my_package.tokens:function` for a function of your own, which the owner of the process must "
-        "[allow](security.md#what-options-may-do). It implies `sasl.mechanism=OAUTHBEARER`, and "
-        "`security.protocol=SASL_SSL` if you set no other. See [security](security.md#tokens-from-a-provider).",
+        "[allow](permissions.md). It implies `sasl.mechanism=OAUTHBEARER`, and "
+        "`security.protocol=SASL_SSL` if you set no other. See [security](tokens.md).",
     ),
     # A producer would warn of consumer properties.  So every client gets only these.
     *_connection(

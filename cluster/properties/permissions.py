@@ -21,7 +21,7 @@ from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.wire.token_cache import PROVIDER
 
 VARIABLE = "KAFKA_GROUP_ALLOW"
-"""The variable: entries such as ``file:/etc/kafka``, separated by commas.  See docs/security.md."""
+"""The variable: entries such as ``file:/etc/kafka``, separated by commas.  See docs/permissions.md."""
 
 
 class Kind(Enum):
@@ -135,7 +135,7 @@ def check_allowed(option: str, kind: Kind, target: str, why: str) -> None:
         option,
         f"{why}, and the owner of this process has not allowed that.",
         f"If you are the owner, add {kind.value}:{target} to the variable {VARIABLE} in the environment of the driver "
-        f"and of each executor, before they start. See docs/security.md.",
+        f"and of each executor, before they start. See docs/permissions.md.",
     )
 
 
@@ -168,7 +168,7 @@ def check_properties(config: Mapping[str, str]) -> None:
             f"kafka.{_METADATA}",
             "only clients of confluent-kafka know aws_iam. They would send a token of this machine to any broker.",
             f"Remove it. For Amazon MSK, set kafka.{PROVIDER}=msk:REGION. For another cluster, let a function of your "
-            "own call GetWebIdentityToken of AWS STS, and name it there; docs/security.md has the function.",
+            "own call GetWebIdentityToken of AWS STS, and name it there; docs/tokens.md has the function.",
         )
 
 

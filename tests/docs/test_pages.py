@@ -70,6 +70,21 @@ def test_the_readme_can_be_read_in_three_minutes() -> None:
     assert len([line for line in lines if line.startswith("|")]) <= 8
 
 
+LONG = {"architecture", "command-line", "compatibility", "errors", "guarantees", "options"}
+"""Pages to look up something, and the guarantees."""
+
+
+def words_of(page: Path) -> int:
+    """Return the number of words of a page, without code and comments."""
+    text = re.sub(r"^( *)```.*?^\1```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return len(re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).split())
+
+
+def test_a_page_answers_one_question_in_1500_words() -> None:
+    long = {page.stem: words_of(page) for page in DOCS.glob("*.md") if words_of(page) > 1500}
+    assert long.keys() == LONG, long
+
+
 @pytest.mark.parametrize(
     ("words", "page"),
     [

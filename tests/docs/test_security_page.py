@@ -1,4 +1,4 @@
-"""The examples of docs/security.md work without changes."""
+"""The examples of the pages about security work without changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.writing.options import parse_write_options
 from tests.docs.blocks import BLOCKS, ROOT, SERVERS, Block, options_of
 
-EXAMPLES = [block for block in BLOCKS if block.page == "docs/security.md" and block.is_options]
+PAGES = ("docs/security.md", "docs/tokens.md")
+EXAMPLES = [block for block in BLOCKS if block.page in PAGES and block.is_options]
 
 
 def test_there_are_examples_of_each_way() -> None:
@@ -33,9 +34,8 @@ def test_an_example_is_accepted_by_source_and_sink(example: Block) -> None:
 
 def test_the_page_says_what_each_option_may_do() -> None:
     """Each property of the table is allowed, needs an entry, or is refused: the page names it, or its family."""
-    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    _, _, rest = page.partition("## What options may do")
-    section, _, _ = rest.partition("\n## ")
+    page = (ROOT / "docs" / "permissions.md").read_text(encoding="utf-8")
+    section, _, _ = page.partition("\n## ")
     for key in TABLE:
         family = (
             "ssl.*.location" if key.startswith("ssl.") and key.endswith(".location") else f"{key.rpartition('.')[0]}.*"

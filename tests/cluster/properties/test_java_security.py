@@ -263,14 +263,14 @@ def test_table_names_what_is_translated() -> None:
 
 
 def row_of_the_page(row: JavaProperty) -> str:
-    """Return a row of the table as docs/security.md shows it."""
+    """Return a row of the table as docs/java-settings.md shows it."""
     values = ", ".join(f"`{value}`" for value in row.harmless if "fileconfig" not in value and "envvar" not in value)
     told = f"{row.becomes}, for {values}" if values else row.becomes
     return f"| `kafka.{row.key}` | {told} | {row.instead} |"
 
 
 def test_the_page_of_the_docs_has_the_table() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "java-settings.md").read_text(encoding="utf-8")
     assert [line for line in page.split("\n") if line.startswith("| `kafka.")] == [
         row_of_the_page(row) for row in TABLE
     ]
