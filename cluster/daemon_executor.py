@@ -52,7 +52,7 @@ class DaemonExecutor:
         return future
 
     def post(self, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Future[object]:
-        """Queue ``call`` like :meth:`submit`, and log its exception, because nobody waits for its result."""
+        """Queue ``call`` like :meth:`submit`, and log its exception, because its caller does not wait for it."""
         future: Future[object] = self.submit(call, *args, **kwargs)
         future.add_done_callback(_log_failure)
         return future
@@ -77,7 +77,7 @@ def _log_failure(future: Future[object]) -> None:
 
 
 def unexpected(doing: str, fail: Callable[[GroupError], None]) -> Callable[[Future[object]], None]:
-    """Return a callback that ends the query if a call that nobody waits for has failed.
+    """Return a callback that ends the query if a call has failed and its caller does not wait for it.
 
     Parameters
     ----------

@@ -64,12 +64,12 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A group; one that does not exist is Dead and has no members.
+    """A group.  One that does not exist is Dead and has no members.
 
     Attributes
     ----------
     state : str
-        Kafka's name of the state: Empty, PreparingRebalance, CompletingRebalance, Stable, Assigning, Reconciling,
+        Kafka's name of the state: Empty, PreparingRebalance, CompletingRebalance, Stable, Assigning, Reconciling or
         Dead.
     protocol : GroupProtocol
         How the members share the partitions.
@@ -80,7 +80,7 @@ class GroupDescription:
     assignor : str
         The assignor of a classic group; empty without one.
     is_other_kind : bool
-        Whether it is a share group or a group of Kafka Streams.  Nothing else is known of it then.
+        Whether it is a share group or a group of Kafka Streams.  The other fields have no meaning then.
     """
 
     state: str

@@ -76,10 +76,16 @@ def _problems(report: Report, now: float, within_s: float) -> Iterator[str]:
 def health(*, group: str | None, within: float, as_json: bool) -> None:
     """Tell whether the queries on this machine are well.
 
-    All of them, or those of GROUP. It asks the source processes of your queries, and no broker. A
-    query is unhealthy if its process does not answer, its member has ended, its group or the leader
-    of a partition does not answer, a batch runs for too long, records wait for too long, or Spark
-    no longer asks for batches. An idle topic and a lag are well.
+    All of them, or those of GROUP. It asks the source processes of your queries, and no broker.
+
+    \b
+    A query is unhealthy if
+    - its process does not answer, or its member has ended;
+    - its group, or the leader of a partition, does not answer;
+    - a batch runs for too long, or records wait for too long;
+    - Spark no longer asks for batches.
+
+    An idle topic and a lag are well.
 
     Give --within at least three times your longest trigger or batch.
 

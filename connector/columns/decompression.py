@@ -4,7 +4,7 @@ The decompressed size in a batch is not reliable: a megabyte of zstd can become 
 only if it is within the limit, and the output is counted while it is written.  Peak memory is twice the limit, because
 the pieces are joined.  zstd's window, of at most 128 MB, is part of the output.
 
-It accepts what Kafka's client in Java accepts, because brokers accept that, too.
+It accepts the same data as Kafka's client in Java, because brokers accept it.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ read it.  Spark plans a batch read in a process on the driver's machine, beside 
 relays the message.  The answer becomes the only row.
 
 Deliberate: not an option of ``kafka-group``, which Spark registers in each session.  SQL cannot register a source, so
-whoever can only write SQL reaches no source process (`test_sql_does_not_reach_a_source`).  A client that registers one
-may run any Python code on the server anyway.
+a user who can only write SQL reaches no source process (`test_sql_does_not_reach_a_source`).  A client that registers
+one may run any Python code on the server anyway.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Relay(DataSource):
         Raises
         ------
         ValueError
-            If the message is not one of our client.
+            If our client did not write the message.
         """
         return RelayReader(self.options[REQUEST])
 

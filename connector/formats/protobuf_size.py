@@ -30,7 +30,7 @@ _DEEP = 100
 
 @dataclass(slots=True)
 class MessageCost:
-    """What a message costs.
+    """The memory that a decoded message takes.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ def _fixed_size(one: FieldDescriptor) -> int:
 def check_size(value: bytes, begin: int, cost: MessageCost) -> None:
     """Raise `TooLargeError` if the message that begins at a position may take too much memory.
 
-    The walk ends at the first tag that the library refuses, too.
+    The walk and the library both end at the first tag that the library refuses.
     """
     budget = Budget()
     budget.begin(len(value))

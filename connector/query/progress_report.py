@@ -202,7 +202,7 @@ class Reporter:
         control : str or None
             The address of the control socket, see :mod:`pyspark_kafka_group.control.server`; None without a socket.
         held_back : mapping of TopicPartition to str
-            The partitions that cannot be planned for a while, and the reasons.
+            Why a partition has not been planned for a while.
         group_problem : str or None
             Why the group has not answered for a while.
         alive : bool

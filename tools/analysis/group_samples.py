@@ -36,15 +36,15 @@ class _Seen(NamedTuple):
 
 
 class _Track(NamedTuple):
-    """What the polls have shown of one partition.
+    """The results of the polls for one partition.
 
     Attributes
     ----------
     since : float
         The time of the first poll.
     commits : tuple of _Seen
-        The last changes of the committed offset, oldest first.  The first poll shows none, because nothing tells when
-        its offset was committed.
+        The last changes of the committed offset, oldest first.  The first poll shows none, because it does
+        not show when the offset was committed.
     committed : int or None
         The committed offset at the last poll.
     ends : tuple of _Seen
@@ -166,7 +166,7 @@ def _followed(track: _Track | None, part: PartitionView, now: float) -> _Track:
 
 
 def _within(seen: tuple[_Seen, ...], now: float, *, fewest: int) -> tuple[_Seen, ...]:
-    """Return what was seen within the window, and at least the last ones.  A log end that falls begins anew."""
+    """Return the observations within the window, and at least the last ``fewest``.  A falling log end restarts them."""
     recent = sum(now - one.time <= WINDOW_S for one in seen)
     kept = seen[-max(recent, fewest) :]
     fell = [at for at in range(1, len(kept)) if kept[at].offset < kept[at - 1].offset]
