@@ -7,7 +7,8 @@ the network.  Fixtures for pytest are in `pyspark_kafka_group.testing.fixtures`.
 
 from pyspark_kafka_group.testing.broker_config import TlsFiles
 from pyspark_kafka_group.testing.container import ContainerKafka
-from pyspark_kafka_group.testing.kafka import ExistingKafka, Kafka, KafkaTestingError, UnsupportedFaultError
+from pyspark_kafka_group.testing.errors import KafkaTestingError, UnsupportedFaultError
+from pyspark_kafka_group.testing.kafka import ExistingKafka, Kafka
 from pyspark_kafka_group.testing.local import LocalKafka, kafka_from_environment
 from pyspark_kafka_group.testing.mock import MockKafka
 from pyspark_kafka_group.testing.proxy import FaultProxy, HeldRequest

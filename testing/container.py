@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark_kafka_group.testing.broker_config import BrokerPorts, broker_properties, new_cluster_id
-from pyspark_kafka_group.testing.kafka import Kafka, KafkaTestingError, await_brokers
+from pyspark_kafka_group.testing.errors import KafkaTestingError
+from pyspark_kafka_group.testing.kafka import Kafka, await_brokers
 from pyspark_kafka_group.testing.pinned_jars import KAFKA_VERSION
 from pyspark_kafka_group.testing.ports import HOST, free_ports
 

@@ -15,7 +15,8 @@ from typing import Protocol
 
 import pytest
 
-from pyspark_kafka_group.testing.kafka import ExistingKafka, Kafka, KafkaTestingError
+from pyspark_kafka_group.testing.errors import KafkaTestingError
+from pyspark_kafka_group.testing.kafka import ExistingKafka, Kafka
 from pyspark_kafka_group.testing.local import kafka_from_environment
 
 _LOG_LINES = 5000

@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
 
+from pyspark_kafka_group.testing.errors import KafkaTestingError
 from pyspark_kafka_group.testing.java import find_java
-from pyspark_kafka_group.testing.kafka import KafkaTestingError
 from pyspark_kafka_group.testing.pinned_jars import (
     KAFKA_JARS,
     KAFKA_VERSION,

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from pyspark_kafka_group.testing.kafka import KafkaTestingError
+from pyspark_kafka_group.testing.errors import KafkaTestingError
 
 # What Kafka 4 brokers and Spark 4 both ask for.
 MINIMUM_VERSION = 17

@@ -13,6 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
+from pyspark_kafka_group.testing.errors import KafkaTestingError, UnsupportedFaultError
+
 if TYPE_CHECKING:
     from concurrent.futures import Future
     from types import TracebackType
@@ -32,17 +34,6 @@ _POLL_INTERVAL_S = 0.02
 _REACH_TIMEOUT_S = 15.0
 
 SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
-
-
-class KafkaTestingError(RuntimeError):
-    """A broker could not be started, reached or used; the text says what to do about it."""
-
-
-class UnsupportedFaultError(KafkaTestingError):
-    """A broker of this kind does not have this fault.  The text names one that has it."""
-
-    def __init__(self, broker: Kafka, what: str, instead: str) -> None:
-        super().__init__(f"{type(broker).__name__} cannot {what}; {instead}")
 
 
 class Kafka(ABC):

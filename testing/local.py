@@ -28,9 +28,10 @@ from pyspark_kafka_group.testing.broker_config import (
     new_cluster_id,
     render,
 )
+from pyspark_kafka_group.testing.errors import KafkaTestingError
 from pyspark_kafka_group.testing.jars import kafka_jars
 from pyspark_kafka_group.testing.java import find_java
-from pyspark_kafka_group.testing.kafka import SERVERS_VARIABLE, ExistingKafka, Kafka, KafkaTestingError, await_brokers
+from pyspark_kafka_group.testing.kafka import SERVERS_VARIABLE, ExistingKafka, Kafka, await_brokers
 from pyspark_kafka_group.testing.pinned_jars import KAFKA_VERSION
 from pyspark_kafka_group.testing.ports import HOST, free_ports, is_free
 from pyspark_kafka_group.testing.process import GuardedProcess

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from pyspark_kafka_group.columns.native_library import POINTER, TEXT, Signatures, declare
-from pyspark_kafka_group.testing.kafka import Kafka, KafkaTestingError, UnsupportedFaultError
+from pyspark_kafka_group.testing.errors import KafkaTestingError, UnsupportedFaultError
+from pyspark_kafka_group.testing.kafka import Kafka
 
 _USE_REAL = "use LocalKafka for this test"
 

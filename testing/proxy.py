@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from pyspark_kafka_group.testing.kafka import KafkaTestingError
+from pyspark_kafka_group.testing.errors import KafkaTestingError
 from pyspark_kafka_group.testing.ports import HOST, free_ports
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark_kafka_group.testing.kafka import KafkaTestingError
+from pyspark_kafka_group.testing.errors import KafkaTestingError
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, Producer

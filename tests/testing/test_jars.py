@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from pyspark_kafka_group.testing import jars, local
+from pyspark_kafka_group.testing.errors import KafkaTestingError
 from pyspark_kafka_group.testing.jars import JarSet, cache_dir, kafka_jars, resolve
-from pyspark_kafka_group.testing.kafka import KafkaTestingError
 from pyspark_kafka_group.testing.pinned_jars import KAFKA_JARS, KAFKA_VERSION
 from tests.missing_tools import skip_without
 
