@@ -22,9 +22,9 @@ from typing import Any
 
 from pyspark_kafka_group.cluster.properties.kafka_properties import is_in_table
 from pyspark_kafka_group.columns.native_library import reader_override
-from pyspark_kafka_group.reading.direct_client import missing_parts, open_direct_client
+from pyspark_kafka_group.reading.direct_client import DirectClient, missing_parts
 from pyspark_kafka_group.reading.reader_client import ReaderClient
-from pyspark_kafka_group.reading.reader_config import librdkafka_config
+from pyspark_kafka_group.reading.reader_config import direct_settings, librdkafka_config
 
 _log = logging.getLogger("pyspark_kafka_group.reading")
 
@@ -50,7 +50,7 @@ def open_client(config: Mapping[str, str]) -> ReaderClient:
     Raises
     ------
     OptionError
-        If librdkafka refuses a property.
+        If librdkafka refuses a property, or our own connections do not support it.
     """
 
     def open_fallback() -> ReaderClient:
@@ -63,7 +63,7 @@ def open_client(config: Mapping[str, str]) -> ReaderClient:
     if missing := missing_parts():
         _say_once(missing)
         return open_fallback()
-    return open_direct_client(config, open_fallback)
+    return DirectClient(config, direct_settings(config), open_fallback)
 
 
 @cache

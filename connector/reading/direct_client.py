@@ -31,18 +31,16 @@ from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.broker_questions import BrokerQuestions, kafka_error
 from pyspark_kafka_group.reading.fetcher import (
-    MOST_BYTES,
     AtEnd,
     Damaged,
     Delayed,
     Delivery,
     Failed,
     Fetched,
-    Fetcher,
+    Fetchers,
     FetchRange,
     PreferredReplica,
     Refused,
-    close_surplus,
 )
 from pyspark_kafka_group.reading.leader_search import HIDDEN_S, LeaderSearch
 from pyspark_kafka_group.reading.range_reader import level_of
@@ -55,12 +53,11 @@ from pyspark_kafka_group.reading.reader_client import (
     damaged,
     unreadable,
 )
-from pyspark_kafka_group.reading.reader_config import DirectSettings, direct_settings
+from pyspark_kafka_group.reading.reader_config import DirectReaderSettings
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import error_name
 from pyspark_kafka_group.wire.types import (
-    Address,
     FetchError,
     ProtocolError,
     StoppedLoginError,
@@ -83,9 +80,6 @@ _MOST_DAMAGED = 3
 
 _TIMEOUT_S = 1.0
 """Timeout of a connection attempt, and of the first bytes of an answer."""
-
-_BESIDES_BATCHES_BYTES = 1024 * 1024
-"""Room in a response for names and aborted transactions, each of which takes 16 bytes."""
 
 
 @dataclass(eq=False, slots=True)
@@ -118,24 +112,6 @@ def missing_parts() -> str:
     return CHUNKS.problem or BATCHES.problem
 
 
-def open_direct_client(config: Mapping[str, str], open_fallback: Callable[[], ReaderClient]) -> DirectClient:
-    """Return a direct client.  See `missing_parts`.
-
-    Parameters
-    ----------
-    config
-        The result of `reader_config`.
-    open_fallback
-        Opens the client that takes over if the brokers are too old for this one.
-
-    Raises
-    ------
-    OptionError
-        If our own connections do not support a property.
-    """
-    return DirectClient(config, direct_settings(config), open_fallback)
-
-
 class DirectClient(ReaderClient):
     """Reads record batches from the leaders.
 
@@ -152,25 +128,23 @@ class DirectClient(ReaderClient):
     def __init__(
         self,
         config: Mapping[str, str],
-        settings: DirectSettings,
+        settings: DirectReaderSettings,
         open_fallback: Callable[[], ReaderClient],
     ) -> None:
         super().__init__(config)
         library = BATCHES.library
         assert library is not None
         assert CHUNKS.library is library, "the functions of both parts are declared"
-        self._library = library
         self._open_fallback = open_fallback
         self._settings = settings.fetch
         self._patience_s = _PATIENCE_S + self._settings.wait_ms / 1000
-        self._connect = partial(
+        connect = partial(
             BrokerConnection, client_id=config["client.id"], timeout_s=_TIMEOUT_S, security=settings.security
         )
         self._chunks = ChunkReader(library)
-        self._search = LeaderSearch(settings.servers, self._connect, settings.search)
-        self._questions = BrokerQuestions(settings.servers, self._connect)
-        self._fetchers: dict[Address, Fetcher] = {}
-        self._fetched: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
+        self._search = LeaderSearch(settings.servers, connect, settings.search)
+        self._questions = BrokerQuestions(settings.servers, connect)
+        self._fetchers = Fetchers(library, connect, self._settings)
         self._ranges: dict[TopicPartition, _Range] = {}
         self._columns: tuple[str, ...] = ()
         self._current: Fetched | None = None  # the loaded record batches
@@ -238,7 +212,7 @@ class DirectClient(ReaderClient):
         """Wait for the next item of the fetchers; return None at the deadline, or if a leader is to be looked for."""
         began = time.monotonic()
         try:
-            return self._fetched.get(timeout=max(0.0, min(deadline.left_s, self._search.next_at.left_s)))
+            return self._fetchers.next(max(0.0, min(deadline.left_s, self._search.next_at.left_s)))
         except queue.Empty:
             self._silent_s += time.monotonic() - began
             return None
@@ -283,7 +257,7 @@ class DirectClient(ReaderClient):
         self._search.drop_all()
         self._unload()
         self._clear_fetched()
-        close_surplus(self._fetchers)
+        self._fetchers.close_surplus()
         if self._fallback_reads:
             self._other().unassign_all()
             self._fallback_reads = False
@@ -303,21 +277,12 @@ class DirectClient(ReaderClient):
     def _fetch(self, tps: Collection[TopicPartition]) -> None:
         leaders = self._search.leaders
         for address in {leaders[tp] for tp in tps}:
-            if address not in self._fetchers:
-                connect = partial(
-                    self._connect,
-                    address,
-                    hold_s=self._settings.longest_wait_ms / 1000,
-                    most_bytes=max(self._settings.batch_bytes, MOST_BYTES) + _BESIDES_BATCHES_BYTES,
-                )
-                self._fetchers[address] = Fetcher(self._library, connect, self._settings, self._fetched.put)
-            self._fetchers[address] = self._fetchers.pop(address)  # the one used last comes last
-            self._fetchers[address].add([self._ranges[tp] for tp in tps if leaders[tp] == address])
+            self._fetchers.add(address, [self._ranges[tp] for tp in tps if leaders[tp] == address])
 
     def _stop_fetching(self, wanted: FetchRange) -> None:
         address = self._search.leaders.get(wanted.tp)
-        if address is not None and address in self._fetchers:
-            self._fetchers[address].drop(wanted)
+        if address is not None:
+            self._fetchers.drop(address, wanted)
 
     def _load(self, item: Fetched) -> None:
         wanted = self._ranges.get(item.wanted.tp)
@@ -506,24 +471,16 @@ class DirectClient(ReaderClient):
         self._other().assign(ranges, self._columns)
 
     def _close_fetchers(self) -> None:
-        for fetcher in self._fetchers.values():
-            fetcher.close()
-        self._fetchers.clear()
+        self._fetchers.close()
         self._clear_fetched()
 
     def _clear_fetched(self) -> None:
         """Release fetched records that will not be read."""
-        while not self._fetched.empty():
-            item = self._fetched.get()
+        for item in self._fetchers.undelivered():
             match item:
-                case Fetched():
-                    item.release()
                 case Refused(wanted):
                     self._search.leaders.pop(wanted.tp, None)  # the next task looks for it
                 case Failed():
                     self._close_fetchers()  # the next task begins with new connections
                 case _:  # the next task asks the leader again
                     pass
-
-
-log = logging.getLogger("pyspark_kafka_group.reading")

@@ -7,10 +7,12 @@ refused range, or one with an unreadable batch, and delivers the reason.  A lost
 from __future__ import annotations
 
 import ctypes
+import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from pyspark_kafka_group.columns.record_batches import RecordBatches, UnreadableError, whole_batches
@@ -24,6 +26,9 @@ from pyspark_kafka_group.wire.types import Address, FetchError, LargeResponseErr
 
 MOST_BYTES = 16 * 1024 * 1024
 """The largest response, for all its partitions.  If the first record batch is larger, it comes alone."""
+
+_BESIDES_BATCHES_BYTES = 1024 * 1024
+"""Room in a response for names and aborted transactions, each of which takes 16 bytes."""
 
 _SLOWEST_BYTES_PER_S = 1_000_000
 """How slowly a response may arrive before it counts as silence."""
@@ -417,7 +422,63 @@ class Fetcher:
         )
 
 
-def close_surplus(fetchers: dict[Address, Fetcher]) -> None:
-    """Close all but :data:`MOST_KEPT` fetchers.  Those used last come last in ``fetchers``."""
-    for address in [*fetchers][:-MOST_KEPT]:
-        fetchers.pop(address).close()
+class Fetchers:
+    """The fetchers of one client, one for each broker, and what they deliver.
+
+    Parameters
+    ----------
+    library
+        The library of `record_batches.BATCHES`.
+    connect
+        Opens a connection to a broker: takes its address, how long it may hold a request, and the largest answer.
+    settings
+        How to fetch.
+    """
+
+    def __init__(self, library: ctypes.CDLL, connect: Callable[..., BrokerConnection], settings: FetchSettings) -> None:
+        self._library = library
+        self._connect = connect
+        self._settings = settings
+        self._by_address: dict[Address, Fetcher] = {}  # those used last come last
+        self._delivered: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
+
+    def add(self, address: Address, ranges: Iterable[FetchRange]) -> None:
+        """Fetch more ranges from a broker."""
+        if address not in self._by_address:
+            connect = partial(
+                self._connect,
+                address,
+                hold_s=self._settings.longest_wait_ms / 1000,
+                most_bytes=max(self._settings.batch_bytes, MOST_BYTES) + _BESIDES_BATCHES_BYTES,
+            )
+            self._by_address[address] = Fetcher(self._library, connect, self._settings, self._delivered.put)
+        self._by_address[address] = self._by_address.pop(address)
+        self._by_address[address].add(ranges)
+
+    def drop(self, address: Address, wanted: FetchRange) -> None:
+        """Stop fetching a range from a broker."""
+        if address in self._by_address:
+            self._by_address[address].drop(wanted)
+
+    def next(self, timeout_s: float) -> Delivery:
+        """Return the next result; raise ``queue.Empty`` if none comes in this time."""
+        return self._delivered.get(timeout=timeout_s)
+
+    def undelivered(self) -> Iterator[Delivery]:
+        """Yield the results that have come, and release their records."""
+        while not self._delivered.empty():
+            item = self._delivered.get()
+            if isinstance(item, Fetched):
+                item.release()
+            yield item
+
+    def close_surplus(self) -> None:
+        """Close all but :data:`MOST_KEPT` fetchers."""
+        for address in [*self._by_address][:-MOST_KEPT]:
+            self._by_address.pop(address).close()
+
+    def close(self) -> None:
+        """Close all fetchers.  What they have delivered stays."""
+        for fetcher in self._by_address.values():
+            fetcher.close()
+        self._by_address.clear()

@@ -76,7 +76,7 @@ Kafka's default, and the time that tiered storage may take.  A wait is rare: a p
 client also fetches control records."""
 
 
-class DirectSettings(NamedTuple):
+class DirectReaderSettings(NamedTuple):
     """The settings of the direct client: bootstrap servers, security, fetches, and the search for leaders."""
 
     servers: list[Address]
@@ -85,7 +85,7 @@ class DirectSettings(NamedTuple):
     search: SearchTimings = SearchTimings()
 
 
-def direct_settings(config: Mapping[str, str]) -> DirectSettings:
+def direct_settings(config: Mapping[str, str]) -> DirectReaderSettings:
     """Return the settings of the direct client.
 
     Parameters
@@ -99,7 +99,7 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings:
         If our own connections do not support a property.
     """
     found = reach(config)
-    return DirectSettings(found.servers, found.security, _fetch_settings(config))
+    return DirectReaderSettings(found.servers, found.security, _fetch_settings(config))
 
 
 def _fetch_settings(config: Mapping[str, str]) -> FetchSettings:

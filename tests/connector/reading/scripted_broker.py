@@ -243,7 +243,7 @@ def client_of(cluster: Cluster, search: SearchTimings, /, **properties: str) -> 
     settings = direct_settings(config)
     assert settings is not None
     client = DirectClient(config, settings._replace(search=search), Fallback)
-    client._connect = cluster.connect  # type: ignore[assignment]  # not a partial, but callable in the same way
+    client._fetchers._connect = cluster.connect
     client._search._connect = client._questions.connect = cluster.connect
     return client
 

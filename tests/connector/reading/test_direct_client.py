@@ -21,12 +21,12 @@ from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading import client_cache
 from pyspark_kafka_group.reading.client_cache import open_client
-from pyspark_kafka_group.reading.direct_client import DirectClient, open_direct_client
+from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.fetcher import Failed, Fetcher, FetchRange, FetchSettings
 from pyspark_kafka_group.reading.leader_search import Rack
 from pyspark_kafka_group.reading.message_client import MessageClient
 from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records
-from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.reading.reader_config import direct_settings, reader_config
 from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -71,7 +71,7 @@ def read(client: ReaderClient, *tps: TopicPartition, start: int = 0, until: int)
 
 
 def fetches_itself(client: DirectClient) -> bool:
-    return bool(client._fetchers) and client._fallback is None
+    return bool(client._fetchers._by_address) and client._fallback is None
 
 
 def test_whole_ranges_are_read_without_librdkafka(kafka: MockKafka, client: DirectClient) -> None:
@@ -136,7 +136,7 @@ def test_what_is_fetched_and_not_read_any_more_leaves_no_trace(kafka: MockKafka,
 def test_a_connection_that_broke_between_two_readings_is_made_anew(kafka: MockKafka, client: DirectClient) -> None:
     tp = TopicPartition(filled_topic(kafka, numbered(100)), 0)
     assert read(client, tp, until=100) == numbered(100)
-    client._fetched.put(Failed(ConnectionError("broken")))
+    client._fetchers._delivered.put(Failed(ConnectionError("broken")))
     client.unassign_all()
     assert read(client, tp, until=100) == numbered(100)
     assert fetches_itself(client)
@@ -145,7 +145,7 @@ def test_a_connection_that_broke_between_two_readings_is_made_anew(kafka: MockKa
 @pytest.mark.parametrize(("written", "checks"), [("true", True), ("1", True), ("False", False), ("0", False)])
 def test_checksums_are_checked_unless_that_is_turned_off(written: str, checks: bool) -> None:
     config = reader_config({"bootstrap.servers": "127.0.0.1:1", "check.crcs": written}, "g")
-    client = open_direct_client(config, lambda: pytest.fail("not now"))
+    client = DirectClient(config, direct_settings(config), lambda: pytest.fail("not now"))
     assert client._settings.check_crcs is checks
     client.close()
 
@@ -240,7 +240,7 @@ def test_a_login_that_was_stopped_is_an_error_at_once(
     def connect(_address: Address, **_more: object) -> BrokerConnection:
         raise refusal
 
-    monkeypatch.setattr(client, "_connect", connect)
+    monkeypatch.setattr(client._fetchers, "_connect", connect)
     monkeypatch.setattr(client._search, "_connect", connect)
     with pytest.raises(AuthenticationError, match="too few"):
         read(client, tp, until=10)  # during the search for the leader
@@ -257,7 +257,7 @@ def test_a_worker_that_reads_directly_does_not_load_librdkafka(kafka: MockKafka)
     script = """
 import sys
 from pyspark_kafka_group.columns.schema import COLUMNS
-from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.reading.reader_config import direct_settings, reader_config
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.range_reader import ReadOptions
 from pyspark_kafka_group.reading.task_reader import read_ranges

@@ -635,10 +635,10 @@ def test_no_more_is_decompressed_than_there_is_room_for(monkeypatch: pytest.Monk
     cluster = Cluster(batches, 100)
     with reader(cluster, **{"queued.max.messages.kbytes": "50"}) as client:
         client.assign({TP: OffsetRange(Offset(0), Offset(100))}, ("offset",))
-        while client._fetched.qsize() < 6:
+        while client._fetchers._delivered.qsize() < 6:
             time.sleep(0.01)
         time.sleep(0.1)
-        assert client._fetched.qsize() == 6
+        assert client._fetchers._delivered.qsize() == 6
         assert len(cluster.asked) == 1
         client.unassign_all()
         read = Reading(client, 100)
@@ -692,7 +692,7 @@ def test_the_warning_tells_no_secrets(caplog: pytest.LogCaptureFixture, monkeypa
         def refuse(*_asked: object, **_more: object) -> None:
             raise ConnectionError("the password hunter2 is wrong")
 
-        monkeypatch.setattr(client, "_connect", refuse)
+        monkeypatch.setattr(client._fetchers, "_connect", refuse)
         assert Reading(client, 20, most_events=2).directly
     assert "is wrong" in caplog.text
     assert "hunter2" not in caplog.text
