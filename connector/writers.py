@@ -15,7 +15,8 @@ from pyspark.sql.types import StructType
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.worker.costs import SentToWorkers, spare_modules
-from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
+from pyspark_kafka_group.writing.batch_transactions import BatchTransactions
+from pyspark_kafka_group.writing.commit_decision import TaskMessage
 from pyspark_kafka_group.writing.options import WriterSettings, parse_write_options
 from pyspark_kafka_group.writing.record_rows import record_columns
 from pyspark_kafka_group.writing.task import write_rows

@@ -44,7 +44,8 @@ from pyspark_kafka_group.reading.range_reader import ReadOptions
 from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.reading.task_reader import read_ranges
 from pyspark_kafka_group.testing import LocalKafka
-from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
+from pyspark_kafka_group.writing.batch_transactions import BatchTransactions
+from pyspark_kafka_group.writing.commit_decision import TaskMessage
 from pyspark_kafka_group.writing.options import parse_write_options
 from pyspark_kafka_group.writing.producer_cache import open_producer
 from pyspark_kafka_group.writing.producer_properties import producer_config

@@ -28,8 +28,8 @@ from pyspark_kafka_group.testing import ExistingKafka, Kafka, LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.writing import batch_transactions
-from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
-from pyspark_kafka_group.writing.commit_decision import Transaction
+from pyspark_kafka_group.writing.batch_transactions import BatchTransactions
+from pyspark_kafka_group.writing.commit_decision import TaskMessage, Transaction
 from pyspark_kafka_group.writing.options import WriterSettings, parse_write_options
 from pyspark_kafka_group.writing.producer import SinkProducer
 from pyspark_kafka_group.writing.producer_cache import open_producer

@@ -27,11 +27,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import NoReturn, Self, TypeVar
-
-from pyspark.sql.datasource import WriterCommitMessage
+from typing import Self, TypeVar
 
 from pyspark_kafka_group.cluster.cluster import connect
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
@@ -42,19 +39,28 @@ from pyspark_kafka_group.offsets.errors import (
     KafkaGroupError,
     SinkTransactionError,
 )
-from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.group_requests import OffsetToCommit
 from pyspark_kafka_group.writing.commit_decision import (
     MOST_TOPICS,
     Decision,
+    TaskMessage,
     Transaction,
     decision_offsets,
     newest_decision,
 )
+from pyspark_kafka_group.writing.commit_errors import (
+    DELETED,
+    accept,
+    decision_refused,
+    named,
+    no_right,
+    twice,
+    unanswered,
+)
 from pyspark_kafka_group.writing.options import FEWER_ROWS, WriterSettings
-from pyspark_kafka_group.writing.row_digest import NO_ROWS, RowDigest, total
+from pyspark_kafka_group.writing.row_digest import total
 
 log = logging.getLogger("pyspark_kafka_group.writing")
 
@@ -77,37 +83,7 @@ _MOST_SLOTS = 1000  # of a task; each occupied slot is an open transaction of an
 
 _OPEN, _BEGUN = "Ongoing", "Empty"  # a transaction with records; a producer that has sent none yet
 _UNUSED = "TRANSACTIONAL_ID_NOT_FOUND"
-_FENCED = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "TRANSACTION_COORDINATOR_FENCED"})
 _GONE = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE"})
-_DELETED = "UNKNOWN_TOPIC_OR_PARTITION"
-
-
-@dataclass
-class TaskMessage(WriterCommitMessage):
-    """The message of a task to the driver.
-
-    Attributes
-    ----------
-    rows : int
-        The number of written rows.
-    name : str
-        The id of the query or of the batch job, which is part of transactional ids.  Empty without transactions.
-    topics : tuple of str
-        The topics that the task has written to, in order.  At most the first ``MOST_TOPICS``.
-    transaction : Transaction or None
-        The transaction to commit.  None if the task has written nothing.
-    decided : bool
-        Whether the task has written nothing because the batch was already decided.
-    digest : RowDigest
-        The digest of its rows, written or not.  For streams only.
-    """
-
-    rows: int
-    name: str = ""
-    topics: tuple[str, ...] = ()
-    transaction: Transaction | None = None
-    decided: bool = False
-    digest: RowDigest = NO_ROWS
 
 
 class BatchTransactions:
@@ -266,7 +242,7 @@ class BatchTransactions:
         found = self._decision()
         if found is None or found.batch != batch or not all(message.decided for message in messages):
             self.abort(mine)  # the decision names transactions of another run
-            raise _twice(batch)
+            raise twice(batch)
         log.warning("Batch %s was written before. The sink commits its transactions if they are still open.", batch)
         self._commit_all(found.transactions, batch)
         self._abort_others((), driver)
@@ -286,7 +262,7 @@ class BatchTransactions:
                 if fewer
                 else ""
             )
-            + _accept(batch)
+            + accept(batch)
         )
 
     def _before_decision(self, transactions: Sequence[Transaction], step: Callable[[], T]) -> T:
@@ -303,7 +279,7 @@ class BatchTransactions:
         for transaction, found in zip(transactions, self._states(producers), strict=True):
             if found != (_OPEN, transaction.producer_id, transaction.epoch):
                 raise SinkTransactionError(
-                    f"{_what(batch)}: the transaction of task {transaction.task} is gone (it is {found[0]}). The batch "
+                    f"{named(batch)}: the transaction of task {transaction.task} is gone (it is {found[0]}). The batch "
                     f"took longer than kafka.transaction.timeout.ms, or another run of the query has aborted it. "
                     f"Nothing of the batch can be read in Kafka. You can write it again. {_SMALLER}"
                 )
@@ -312,7 +288,7 @@ class BatchTransactions:
         old = self._listed([_OPEN], longer_than_s=timeout_s - margin_s) & producers.keys()
         if old:
             raise SinkTransactionError(
-                f"{_what(batch)}: {len(old)} of {len(transactions)} transactions would end by their timeout in less "
+                f"{named(batch)}: {len(old)} of {len(transactions)} transactions would end by their timeout in less "
                 f"than {margin_s:.0f} s, too soon to commit them safely. Nothing of the batch can be read in Kafka. "
                 f"You can write it again. {_SMALLER}"
             )
@@ -327,50 +303,26 @@ class BatchTransactions:
         try:
             found = self._decision()
             if found is not None and found.batch >= batch:
-                raise _twice(batch)
+                raise twice(batch)
             self._check_open(decision.transactions, batch)
             try:
                 refused = self._requests.write_offsets(
                     self._driver_id, driver, self._group, offsets, deadline=Deadline.after(_DECISION_S)
                 )
             except AuthenticationError as problem:
-                raise self._no_right(batch, str(problem), topics) from None
+                raise no_right(batch, str(problem), topics, self._group) from None
             except TryAgainError as problem:
                 raise BrokerError(
-                    f"{_what(batch)}: the decision to commit it could not be written: {problem}. Nothing of the batch "
+                    f"{named(batch)}: the decision to commit it could not be written: {problem}. Nothing of the batch "
                     f"can be read in Kafka. Check the brokers, and start the query again: it writes the batch again."
                 ) from None
             # A topic that was deleted meanwhile cannot store the decision.  The other topics store it.
-            if any(name != _DELETED for name in refused.values()) or len(refused) == len(offsets):
-                self._refuse(refused, topics, batch)
+            if any(name != DELETED for name in refused.values()) or len(refused) == len(offsets):
+                raise decision_refused(refused, topics, batch, self._group)
         except KafkaGroupError:
             self._abort({self._driver_id: driver})
             raise
         return driver
-
-    def _refuse(self, refused: Mapping[TopicPartition, str], topics: Sequence[str], batch: int) -> NoReturn:
-        tp, name = min(refused.items(), key=lambda one: one[1] == _DELETED)  # report another error than this first
-        if name in _FENCED:
-            raise _twice(batch)
-        if name.endswith("AUTHORIZATION_FAILED"):
-            denied = sorted(tp.topic for tp, name in refused.items() if name.endswith("AUTHORIZATION_FAILED"))
-            raise self._no_right(batch, name, denied or topics)
-        raise SinkTransactionError(
-            f"{_what(batch)}: the decision to commit it cannot be stored for {tp}: {name}. Nothing of the batch can be "
-            f"read in Kafka. "
-            + (
-                "The topic was deleted: create it."
-                if name == _DELETED
-                else "Write with fewer tasks, or set offset.metadata.max.bytes on the brokers to 4096 or more."
-            )
-        )
-
-    def _no_right(self, batch: int, problem: str, topics: Sequence[str]) -> AuthenticationError:
-        return AuthenticationError(
-            f"{_what(batch)}: the decision to commit it cannot be stored: {problem}. Nothing of the batch can be read "
-            f"in Kafka. The user of this query needs READ on the topic {', '.join(map(repr, topics))} and on the group "
-            f"{self._group!r}."
-        )
 
     def _decide(self, driver: OpenProducer, decision: Decision) -> None:
         """Commit the transaction with the decision.
@@ -380,12 +332,12 @@ class BatchTransactions:
         ended = self._requests.end({self._driver_id: driver}, commit=True, deadline=Deadline.after(PATIENCE_S))
         for problem in ended.silent.values():
             raise BrokerError(
-                f"{_what(decision.batch)}: it is unknown whether the decision to commit it was written: {problem}. "
+                f"{named(decision.batch)}: it is unknown whether the decision to commit it was written: {problem}. "
                 f"Check the brokers, and start the query again: it finds out, and continues with this batch."
             )
         if (name := ended.names[self._driver_id]) != NONE:
             raise SinkTransactionError(
-                f"{_what(decision.batch)}: it is unknown whether the decision to commit it was written ({name}). "
+                f"{named(decision.batch)}: it is unknown whether the decision to commit it was written ({name}). "
                 f"Either the same checkpoint is in use twice, and another run has taken over: stop one of the queries. "
                 f"Or the brokers took longer than {_DECISION_S:.0f} s: start the query again. It finds out, and "
                 f"continues with this batch."
@@ -405,7 +357,7 @@ class BatchTransactions:
         for name, error in ended.names.items():
             if error != NONE and error not in _GONE:
                 raise SinkTransactionError(
-                    f"{_what(batch)}: the transaction of task {of_task[name]} could not be committed: {error}."
+                    f"{named(batch)}: the transaction of task {of_task[name]} could not be committed: {error}."
                 )
         written = f"The rows of the other {len(transactions) - len(gone) - len(silent)} tasks are in Kafka."
         if batch is None and (gone or silent):
@@ -417,18 +369,18 @@ class BatchTransactions:
             )
         if silent:
             raise BrokerError(
-                f"{_what(batch)}: the commit is decided, but the coordinators of the transactions of tasks {silent} do "
+                f"{named(batch)}: the commit is decided, but the coordinators of the transactions of tasks {silent} do "
                 f"not answer: {next(iter(ended.silent.values()))}. {written} Check the brokers, and start the query "
                 f"again: it continues here."
             )
         if gone and self._settings.accept_batch != batch:
             assert batch is not None
             raise SinkTransactionError(
-                f"{_what(batch)} was decided, but the transactions of tasks {gone} are gone: they have expired, or "
+                f"{named(batch)} was decided, but the transactions of tasks {gone} are gone: they have expired, or "
                 f"were committed and have ended. The sink cannot find out whether their rows are in Kafka. They are "
                 f"not if the query was away for longer than kafka.transaction.timeout.ms before it could commit them. "
                 f"They are if it had committed them before. {written} Check the topic, and write missing rows by hand. "
-                + _accept(batch)
+                + accept(batch)
             )
 
     def _still_open(self, decision: Decision) -> set[str]:
@@ -506,13 +458,13 @@ class BatchTransactions:
                 self._driver_id, int(_DECISION_S * 1000), deadline=Deadline.after(PATIENCE_S)
             )
         except TryAgainError as problem:
-            raise _unanswered(problem) from None
+            raise unanswered(problem) from None
 
     def _decision(self) -> Decision | None:
         try:
             committed = self._requests.stable_offsets(self._group, deadline=Deadline.after(PATIENCE_S))
         except TryAgainError as problem:
-            raise _unanswered(problem) from None
+            raise unanswered(problem) from None
         return newest_decision({tp: (stored.offset, stored.metadata) for tp, stored in committed.items()})
 
     def _listed(self, states: Collection[str], *, longer_than_s: float | None = None) -> frozenset[str]:
@@ -522,14 +474,14 @@ class BatchTransactions:
                 f"{self._group}-", states, longer_than_ms=longer_than_ms, deadline=Deadline.after(PATIENCE_S)
             )
         except TryAgainError as problem:
-            raise _unanswered(problem) from None
+            raise unanswered(problem) from None
 
     def _states(self, transactional_ids: Collection[str]) -> list[tuple[str, int, int]]:
         """Return state, producer id and epoch of each; the name of the error, -1 and -1 for an unknown one."""
         try:
             found = self._requests.states(transactional_ids, deadline=Deadline.after(PATIENCE_S))
         except TryAgainError as problem:
-            raise _unanswered(problem) from None
+            raise unanswered(problem) from None
         return [
             (one.state, one.producer_id, one.producer_epoch) if one.error == 0 else (error_name(one.error), -1, -1)
             for one in (found[name] for name in transactional_ids)
@@ -539,25 +491,3 @@ class BatchTransactions:
 _SMALLER = (
     "Raise kafka.transaction.timeout.ms, and transaction.max.timeout.ms on the brokers, or write smaller batches."
 )
-
-
-def _accept(batch: int) -> str:
-    return (
-        f"To accept the rows in Kafka as batch {batch} and continue, start the query with the option "
-        f"acceptBatch={batch}."
-    )
-
-
-def _twice(batch: int) -> SinkTransactionError:
-    return SinkTransactionError(
-        f"Another run of this query has committed batch {batch}, or is committing it, while this run wrote it. The "
-        f"same checkpoint is in use twice: stop one of the queries. No row of the batch is committed twice."
-    )
-
-
-def _what(batch: int | None) -> str:
-    return "The write" if batch is None else f"Batch {batch}"
-
-
-def _unanswered(problem: Exception) -> BrokerError:
-    return BrokerError(f"The cluster does not answer: {problem}. Check kafka.bootstrap.servers and the brokers.")

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+from pyspark.sql.datasource import WriterCommitMessage
+
 from pyspark_kafka_group.offsets.errors import SinkTransactionError
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.writing.row_digest import RowDigest
+from pyspark_kafka_group.writing.row_digest import NO_ROWS, RowDigest
 
 _VERSION = 3
 _ROOM = 4096  # the broker's default of offset.metadata.max.bytes
@@ -43,6 +45,34 @@ class Transaction(NamedTuple):
     slot: int
     producer_id: int
     epoch: int
+
+
+@dataclass
+class TaskMessage(WriterCommitMessage):
+    """The message of a task to the driver.
+
+    Attributes
+    ----------
+    rows : int
+        The number of written rows.
+    name : str
+        The id of the query or of the batch job, which is part of transactional ids.  Empty without transactions.
+    topics : tuple of str
+        The topics that the task has written to, in order.  At most the first ``MOST_TOPICS``.
+    transaction : Transaction or None
+        The transaction to commit.  None if the task has written nothing.
+    decided : bool
+        Whether the task has written nothing because the batch was already decided.
+    digest : RowDigest
+        The digest of its rows, written or not.  For streams only.
+    """
+
+    rows: int
+    name: str = ""
+    topics: tuple[str, ...] = ()
+    transaction: Transaction | None = None
+    decided: bool = False
+    digest: RowDigest = NO_ROWS
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Self
 
 from pyspark_kafka_group.offsets.errors import OptionError, SinkTransactionError
 from pyspark_kafka_group.worker.jvm_connection import jvm_is_gone
-from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
-from pyspark_kafka_group.writing.commit_decision import MOST_TOPICS, Transaction
+from pyspark_kafka_group.writing.batch_transactions import BatchTransactions
+from pyspark_kafka_group.writing.commit_decision import MOST_TOPICS, TaskMessage, Transaction
 from pyspark_kafka_group.writing.options import WriterSettings
 from pyspark_kafka_group.writing.producer import SinkProducer
 from pyspark_kafka_group.writing.producer_cache import lease, open_producer

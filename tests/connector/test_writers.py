@@ -11,8 +11,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from pyspark_kafka_group.offsets.errors import ColumnError, ConfigurationError, OptionError
 from pyspark_kafka_group.source import KafkaGroupDataSource
 from pyspark_kafka_group.writers import KafkaGroupStreamWriter, KafkaGroupWriter
-from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
-from pyspark_kafka_group.writing.commit_decision import Transaction
+from pyspark_kafka_group.writing.batch_transactions import BatchTransactions
+from pyspark_kafka_group.writing.commit_decision import TaskMessage, Transaction
 
 SCHEMA = StructType([StructField("value", StringType())])
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}

@@ -89,63 +89,88 @@ def recent(records: Iterable[LoggedRecord], topic_names: Mapping[str, str], *, n
         The time, in milliseconds since 1970.
     """
     since_ms = now_ms - int(LOOK_BACK_S * 1000)
-    group_members, windows = LoggedMembers(topic_names), CommitWindows()
-    rebalances, idle_seconds = 0, None
-    assignors: set[str] = set()
-    clients: dict[str, list[str]] = defaultdict(list)
-    timeouts: dict[str, Timeouts] = {}
-    last: dict[TopicPartition, tuple[CommitRecord, str | None]] = {}
-    intervals: dict[TopicPartition, list[CommitInterval]] = defaultdict(list)
-    expiry: dict[TopicPartition, int | None] = {}
-
-    def note_instance(instance_id: str | None, client: str) -> None:
-        if instance_id is not None and clients[instance_id][-1:] != [client]:
-            clients[instance_id].append(client)
-
+    members, commits, windows = _Members(), _Commits(LoggedMembers(topic_names)), CommitWindows()
+    idle_seconds = None
     for logged in records:
         lately = logged.time_ms >= since_ms
         idle_seconds = max(0, now_ms - logged.time_ms) / 1000
-        group_members.apply(logged.record)
         if lately:
             windows.add(logged.record)
+        members.apply(logged, lately=lately)
+        commits.apply(logged, lately=lately)
+    expiry = commits.expiry.values()
+    return RecentRecords(
+        rebalances=members.rebalances,
+        assignors=frozenset(members.assignors),
+        instances={instance_id: tuple(used_by) for instance_id, used_by in members.clients.items()},
+        timeouts=members.timeouts,
+        intervals=commits.intervals,
+        windows=windows,
+        idle_seconds=idle_seconds,
+        own_expiry=bool(expiry) and None not in expiry,
+    )
+
+
+class _Members:
+    """What the records say about members: rebalances, assignors, clients by instance id, timeouts."""
+
+    def __init__(self) -> None:
+        self.rebalances = 0
+        self.assignors: set[str] = set()
+        self.clients: dict[str, list[str]] = defaultdict(list)
+        self.timeouts: dict[str, Timeouts] = {}
+
+    def apply(self, logged: LoggedRecord, *, lately: bool) -> None:
         match logged.record:
             case ClassicGroup(members=members, assignor=assignor):
-                timeouts = {m.member_id: Timeouts(m.session_timeout_ms, m.rebalance_timeout_ms, None) for m in members}
+                self.timeouts = {
+                    m.member_id: Timeouts(m.session_timeout_ms, m.rebalance_timeout_ms, None) for m in members
+                }
                 if lately and members:
-                    rebalances += 1
-                    assignors |= {assignor} if assignor else set()
+                    self.rebalances += 1
+                    self.assignors |= {assignor} if assignor else set()
                     for member in members:
-                        note_instance(member.instance_id, f"{member.client_id} at {member.host}")
+                        self._add_client(member.instance_id, f"{member.client_id} at {member.host}")
             case ConsumerGroupEpoch():
-                rebalances += lately
+                self.rebalances += lately
             case ConsumerMember() as consumer:
-                timeouts[consumer.member_id] = Timeouts(None, consumer.rebalance_timeout_ms, consumer.assignor)
+                self.timeouts[consumer.member_id] = Timeouts(None, consumer.rebalance_timeout_ms, consumer.assignor)
                 if lately:
-                    note_instance(consumer.instance_id, f"{consumer.client_id} at {consumer.host}")
+                    self._add_client(consumer.instance_id, f"{consumer.client_id} at {consumer.host}")
             case GroupTombstone(member_id=str(member_id)):
-                timeouts.pop(member_id, None)
+                self.timeouts.pop(member_id, None)
+            case _:
+                pass
+
+    def _add_client(self, instance_id: str | None, client: str) -> None:
+        if instance_id is not None and self.clients[instance_id][-1:] != [client]:
+            self.clients[instance_id].append(client)
+
+
+class _Commits:
+    """What the records say about commits: their expiry, and the longest intervals between two of one member."""
+
+    def __init__(self, members: LoggedMembers) -> None:
+        self._members = members
+        self._last: dict[TopicPartition, tuple[CommitRecord, str | None]] = {}
+        self.intervals: dict[TopicPartition, list[CommitInterval]] = defaultdict(list)
+        self.expiry: dict[TopicPartition, int | None] = {}
+
+    def apply(self, logged: LoggedRecord, *, lately: bool) -> None:
+        self._members.apply(logged.record)
+        match logged.record:
             case CommitTombstone(tp=tp):
-                expiry.pop(tp, None)
+                self.expiry.pop(tp, None)
             case CommitRecord() as commit:
-                expiry[commit.tp] = commit.expire_time_ms
-                owner = group_members.owner(commit.tp)
+                self.expiry[commit.tp] = commit.expire_time_ms
+                owner = self._members.owner(commit.tp)
                 by = owner.member_id if owner else None
-                before, committer = last.get(commit.tp, (commit, None))
+                before, committer = self._last.get(commit.tp, (commit, None))
                 if by is not None and committer == by and commit.offset > before.offset and lately:
                     seconds = (commit.commit_time_ms - before.commit_time_ms) / 1000
                     interval = CommitInterval(seconds, before.commit_time_ms, before.offset, by)
-                    intervals[commit.tp] = heapq.nlargest(_KEPT, [*intervals[commit.tp], interval])
+                    self.intervals[commit.tp] = heapq.nlargest(_KEPT, [*self.intervals[commit.tp], interval])
                 if by != committer or commit.offset != before.offset:
-                    last[commit.tp] = commit, by
+                    self._last[commit.tp] = commit, by
             case _:
                 pass
-    return RecentRecords(
-        rebalances=rebalances,
-        assignors=frozenset(assignors),
-        instances={instance_id: tuple(used_by) for instance_id, used_by in clients.items()},
-        timeouts=timeouts,
-        intervals=intervals,
-        windows=windows,
-        idle_seconds=idle_seconds,
-        own_expiry=bool(expiry) and None not in expiry.values(),
-    )

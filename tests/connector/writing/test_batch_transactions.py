@@ -16,8 +16,14 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.error_codes import error_code
 from pyspark_kafka_group.wire.transaction_ends import TransactionState
 from pyspark_kafka_group.writing import batch_transactions
-from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
-from pyspark_kafka_group.writing.commit_decision import Decision, Transaction, decision_offsets, newest_decision
+from pyspark_kafka_group.writing.batch_transactions import BatchTransactions
+from pyspark_kafka_group.writing.commit_decision import (
+    Decision,
+    TaskMessage,
+    Transaction,
+    decision_offsets,
+    newest_decision,
+)
 from pyspark_kafka_group.writing.options import parse_write_options
 from pyspark_kafka_group.writing.row_digest import RowDigest
 
