@@ -25,7 +25,7 @@ from integration.compatibility.lake_writer import FORMAT, create, session
 from integration.postgres import execute, new_schema
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores import LakeTable, OffsetTable, into, lake_table
-from pyspark_kafka_group.stores.lake_history import Span
+from pyspark_kafka_group.stores.lake_history import OffsetSpan
 
 Write = Callable[[DataFrame, int, int], None]
 """A function that writes rows with the offsets ``[first, until)`` in all partitions."""
@@ -177,7 +177,7 @@ def _writer(arm: str, name: str, partitions: Sequence[int]) -> Write:
 
     def write(rows: DataFrame, first: int, until: int) -> None:
         # A Kafka source reports the offsets of a batch.  Without these spans, LakeTable would count the rows.
-        spans = {TopicPartition("orders", n): Span(first, until) for n in partitions}
+        spans = {TopicPartition("orders", n): OffsetSpan(first, until) for n in partitions}
         way = target._format(rows.sparkSession, rows.columns)
         target._try(lambda: way.write(rows.sparkSession, lake_table._checked(rows, spans), spans), 0)
 

@@ -15,10 +15,10 @@ from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores.lake_history import (
     NOTE,
-    Commit,
+    OffsetSpan,
     Snapshot,
-    Span,
     Spans,
+    TableCommit,
     Version,
     as_note,
     of_snapshots,
@@ -65,13 +65,13 @@ class LakeWrite(NamedTuple):
     skipped: int
 
 
-class Format(Protocol):
+class LakeFormat(Protocol):
     """A way to commit to a table."""
 
     def write(self, spark: SparkSession, rows: DataFrame, spans: Spans) -> LakeWrite:
         """Write the rows of records that the table does not have, in one commit with a note of the spans."""
 
-    def commits(self, spark: SparkSession) -> list[Commit]:
+    def commits(self, spark: SparkSession) -> list[TableCommit]:
         """Return the commits of the table's history.  Old ones may be missing."""
 
     def note(self, spark: SparkSession, spans: Spans) -> None:
@@ -92,7 +92,7 @@ class Delta:
         self._table = table
 
     def write(self, spark: SparkSession, rows: DataFrame, spans: Spans) -> LakeWrite:
-        """See `Format`."""
+        """See `LakeFormat`."""
         same = " AND ".join(f"old.{_quoted(name)} = new.{_quoted(name)}" for name in RECORD_COLUMNS)
         names = ", ".join(_quoted(name) for name in rows.columns)
         values = ", ".join(f"new.{_quoted(name)}" for name in rows.columns)
@@ -113,8 +113,8 @@ class Delta:
             )
         return LakeWrite(results[0]["num_inserted_rows"], skipped)
 
-    def commits(self, spark: SparkSession) -> list[Commit]:
-        """See `Format`."""
+    def commits(self, spark: SparkSession) -> list[TableCommit]:
+        """See `LakeFormat`."""
         versions = self._versions(spark, _VERSIONS)
         restored = [found for v in versions if (found := restored_version(v, versions)) is not None]
         if restored and min(restored) < versions[-1].number:  # a rollback to a version before these
@@ -122,13 +122,13 @@ class Delta:
         return of_versions(versions)
 
     def note(self, spark: SparkSession, spans: Spans) -> None:
-        """See `Format`."""
+        """See `LakeFormat`."""
         # Deliberate: Delta leaves out a write without rows, and a property that does not change.
         with _metadata(spark, _delta_note(spans)):
             spark.sql(f"ALTER TABLE {self._table} SET TBLPROPERTIES ('{_WRITE}' = '{uuid.uuid4().hex}')")
 
     def topic_ids(self, spark: SparkSession) -> dict[str, str]:
-        """See `Format`."""
+        """See `LakeFormat`."""
         return _topic_ids(spark, self._table)
 
     def _versions(self, spark: SparkSession, count: int) -> list[Version]:
@@ -168,7 +168,7 @@ class Iceberg:
         self._table = table
 
     def write(self, spark: SparkSession, rows: DataFrame, spans: Spans) -> LakeWrite:
-        """See `Format`."""
+        """See `LakeFormat`."""
         from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
         name, skipped = uuid.uuid4().hex, 0
@@ -190,8 +190,8 @@ class Iceberg:
         (result,) = added.selectExpr("CAST(coalesce(summary['added-records'], '0') AS BIGINT) AS rows").collect()
         return LakeWrite(result["rows"], skipped)
 
-    def commits(self, spark: SparkSession) -> list[Commit]:
-        """See `Format`."""
+    def commits(self, spark: SparkSession) -> list[TableCommit]:
+        """See `LakeFormat`."""
         current = self._current(spark)
         while True:
             snapshots = spark.table(f"{self._table}.snapshots").selectExpr(
@@ -205,12 +205,12 @@ class Iceberg:
                 return of_snapshots(found, current)
 
     def note(self, spark: SparkSession, spans: Spans) -> None:
-        """See `Format`."""
+        """See `LakeFormat`."""
         note = f"snapshot-property.{NOTE}"
         spark.table(self._table).limit(0).writeTo(self._table).option(note, as_note(spans)).append()
 
     def topic_ids(self, spark: SparkSession) -> dict[str, str]:
-        """See `Format`."""
+        """See `LakeFormat`."""
         self._refresh(spark)
         return _topic_ids(spark, self._table)
 
@@ -286,17 +286,17 @@ def around(spans: Spans, prefix: str = "") -> str:
 
     The values are literals, so that the formats can skip files by their statistics.
     """
-    by_topic: dict[str, dict[int, Span]] = {}
+    by_topic: dict[str, dict[int, OffsetSpan]] = {}
     for tp, span in sorted(spans.items()):
         by_topic.setdefault(tp.topic, {})[tp.partition] = span
-    groups: list[tuple[Sequence[str], dict[int, Span]]] = [([topic], found) for topic, found in by_topic.items()]
+    groups: list[tuple[Sequence[str], dict[int, OffsetSpan]]] = [([topic], found) for topic, found in by_topic.items()]
     if len(groups) > _MOST_TERMS:
-        whole = Span(min(span.start for span in spans.values()), max(span.until for span in spans.values()))
+        whole = OffsetSpan(min(span.start for span in spans.values()), max(span.until for span in spans.values()))
         groups = [(list(by_topic), {tp.partition: whole for tp in spans})]
     return " OR ".join(_term(topics, found, prefix) for topics, found in groups)
 
 
-def _term(topics: Sequence[str], spans: Mapping[int, Span], prefix: str) -> str:
+def _term(topics: Sequence[str], spans: Mapping[int, OffsetSpan], prefix: str) -> str:
     names = ", ".join(f"'{_escaped(topic)}'" for topic in topics)
     numbers = ", ".join(map(str, sorted(spans)))
     return (

@@ -21,21 +21,21 @@ NOTE = "kafka-group.offsets"
 """The name of the note."""
 
 
-class Span(NamedTuple):
+class OffsetSpan(NamedTuple):
     """Offsets of a partition: ``[start, until)``."""
 
     start: int
     until: int
 
 
-Spans = Mapping[TopicPartition, Span]
+Spans = Mapping[TopicPartition, OffsetSpan]
 """The offsets that a batch may write, by partition."""
 
-Lost = Mapping[TopicPartition, Sequence[Span]]
+Lost = Mapping[TopicPartition, Sequence[OffsetSpan]]
 """The offsets whose rows are lost, in order."""
 
 
-class Commit(NamedTuple):
+class TableCommit(NamedTuple):
     """A commit to a table.
 
     Attributes
@@ -104,13 +104,13 @@ def as_note(spans: Spans) -> str:
 def noted(note: str | None) -> Spans:
     """Return the offsets that a note names."""
     return {
-        TopicPartition(topic, int(partition)): Span(*span)
+        TopicPartition(topic, int(partition)): OffsetSpan(*span)
         for topic, partitions in json.loads(note or "{}").items()
         for partition, span in partitions.items()
     }
 
 
-def of_snapshots(snapshots: Iterable[Snapshot], current: int | None) -> list[Commit]:
+def of_snapshots(snapshots: Iterable[Snapshot], current: int | None) -> list[TableCommit]:
     """Return the commits to an Iceberg table whose newest snapshot is ``current``.
 
     Snapshots that do not descend from a known snapshot of the table are left out.  Perhaps the commits after the
@@ -134,7 +134,7 @@ def of_snapshots(snapshots: Iterable[Snapshot], current: int | None) -> list[Com
         return answer
 
     return [
-        Commit(noted(snapshot.note), counts=snapshot.id in counts)
+        TableCommit(noted(snapshot.note), counts=snapshot.id in counts)
         for snapshot in by_id.values()
         if snapshot.id in counts or (snapshot.added and known(snapshot.id))
     ]
@@ -151,7 +151,7 @@ def restored_version(version: Version, versions: Iterable[Version]) -> int | Non
     return max(then, default=-1)
 
 
-def of_versions(versions: Sequence[Version]) -> list[Commit]:
+def of_versions(versions: Sequence[Version]) -> list[TableCommit]:
     """Return the commits to a Delta table.  Older ones may be missing."""
     by_number = {version.number: version for version in versions}
     counts: set[int] = set()
@@ -161,15 +161,15 @@ def of_versions(versions: Sequence[Version]) -> list[Commit]:
         restored = restored_version(by_number[at], versions)
         at = at - 1 if restored is None else restored
     return [
-        Commit(noted(version.note), counts=version.number in counts)
+        TableCommit(noted(version.note), counts=version.number in counts)
         for version in versions
         if version.number in counts or version.added
     ]
 
 
-def lost(commits: Iterable[Commit]) -> Lost:
+def lost(commits: Iterable[TableCommit]) -> Lost:
     """Return the offsets that only commits cover that a rollback has taken back."""
-    found: dict[bool, dict[TopicPartition, list[Span]]] = {True: {}, False: {}}
+    found: dict[bool, dict[TopicPartition, list[OffsetSpan]]] = {True: {}, False: {}}
     for commit in commits:
         for tp, span in commit.spans.items():
             found[commit.counts].setdefault(tp, []).append(span)
@@ -180,13 +180,17 @@ def lost(commits: Iterable[Commit]) -> Lost:
 def before(gone: Lost, spans: Spans) -> Lost:
     """Return the lost offsets below the offsets that a batch covers.  The group will not read them again."""
     found = {
-        tp: [Span(span.start, min(span.until, spans[tp].start)) for span in gone[tp] if span.start < spans[tp].start]
+        tp: [
+            OffsetSpan(span.start, min(span.until, spans[tp].start))
+            for span in gone[tp]
+            if span.start < spans[tp].start
+        ]
         for tp in gone.keys() & spans.keys()
     }
     return {tp: parts for tp, parts in found.items() if parts}
 
 
-def _without(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
+def _without(spans: Iterable[OffsetSpan], others: Iterable[OffsetSpan]) -> list[OffsetSpan]:
     """Return the offsets that are in ``spans`` and in none of ``others``, as few spans as possible."""
     left = list(spans)
     for other in others:
@@ -194,15 +198,15 @@ def _without(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
             part
             for span in left
             for part in (
-                Span(span.start, min(span.until, other.start)),
-                Span(max(span.start, other.until), span.until),
+                OffsetSpan(span.start, min(span.until, other.start)),
+                OffsetSpan(max(span.start, other.until), span.until),
             )
         ]
         left = [part for part in parts if part.start < part.until]
-    merged: list[Span] = []
+    merged: list[OffsetSpan] = []
     for span in sorted(left):
         if merged and span.start <= merged[-1].until:
-            merged[-1] = Span(merged[-1].start, max(merged[-1].until, span.until))
+            merged[-1] = OffsetSpan(merged[-1].start, max(merged[-1].until, span.until))
         else:
             merged.append(span)
     return merged

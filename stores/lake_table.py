@@ -27,14 +27,14 @@ from pyspark_kafka_group.stores.errors import (
 )
 from pyspark_kafka_group.stores.lake_formats import (
     FORMATS,
-    Format,
+    LakeFormat,
     LakeWrite,
     inside,
     known_rows,
     note_topics,
     topic_property,
 )
-from pyspark_kafka_group.stores.lake_history import Lost, Span, Spans, before, lost
+from pyspark_kafka_group.stores.lake_history import Lost, OffsetSpan, Spans, before, lost
 from pyspark_kafka_group.stores.query_run import one_write, run_of
 from pyspark_kafka_group.stores.record_columns import RECORD_COLUMNS, check_columns
 from pyspark_kafka_group.stores.starting_offsets import starting_offsets
@@ -214,7 +214,7 @@ class LakeTable:
         ends = rows.agg((F.max("offset") + 1).alias("end")).collect()
         return starting_offsets({TopicPartition(r["topic"], r["partition"]): r["end"] for r in ends}, topics)
 
-    def _format(self, spark: SparkSession, names: Iterable[str]) -> Format:
+    def _format(self, spark: SparkSession, names: Iterable[str]) -> LakeFormat:
         """Return the way to commit rows with these columns to the table."""
         columns = {name.lower() for name in spark.table(self._table).columns}
         missing = [name for name in names if name.lower() not in columns]
@@ -234,7 +234,7 @@ class LakeTable:
             )
         return FORMATS[found](self._table)
 
-    def _check_topics(self, spark: SparkSession, target: Format, ids: Mapping[str, str]) -> None:
+    def _check_topics(self, spark: SparkSession, target: LakeFormat, ids: Mapping[str, str]) -> None:
         """Raise an error if the table has rows of another topic, and note the ids of topics that are new to it."""
         for _ in range(2):  # a second time after the note, because another application may have written one, too
             known = target.topic_ids(spark)
@@ -256,7 +256,7 @@ class LakeTable:
                 f"write a batch id of its own, for example time.time_ns()."
             )
 
-    def _check_history(self, spark: SparkSession, target: Format, run: object, spans: Spans) -> None:
+    def _check_history(self, spark: SparkSession, target: LakeFormat, run: object, spans: Spans) -> None:
         """Raise an error if the table lacks rows of records before this batch that a rollback has removed.
 
         Deliberate: another application may have written these records again since this run has read the history.  So an
@@ -297,10 +297,10 @@ def spans_of(batch: DataFrame, running: RunningBatch | None) -> Spans:
     from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
     if running is not None and not running.foreign:
-        return {tp: Span(r.start, r.until) for tp, r in running.ranges.items() if r.start < r.until}
+        return {tp: OffsetSpan(r.start, r.until) for tp, r in running.ranges.items() if r.start < r.until}
     groups = batch.groupBy("topic", "partition").agg(F.min("offset").alias("start"), F.max("offset").alias("last"))
     rows = groups.where("topic IS NOT NULL AND partition IS NOT NULL AND start IS NOT NULL").collect()
-    return {TopicPartition(r["topic"], r["partition"]): Span(r["start"], r["last"] + 1) for r in rows}
+    return {TopicPartition(r["topic"], r["partition"]): OffsetSpan(r["start"], r["last"] + 1) for r in rows}
 
 
 def topic_ids_of(running: RunningBatch | None) -> dict[str, str]:

@@ -97,7 +97,7 @@ def program_of(
     Program or None
         None if the schemas are nested too deeply, too large, or unusual.
     """
-    compiler = _Compiler(written, read, columns)
+    compiler = _AvroCompiler(written, read, columns)
     try:
         compiler.whole(writer, reader, columns.root, to_end=to_end)
     except (RecursionError, OverflowError, AttributeError, KeyError, TypeError, ValueError):
@@ -105,7 +105,7 @@ def program_of(
     return compiler.program()
 
 
-class _Compiler:
+class _AvroCompiler:
     """Writes a program.  Each method returns the position of its operation."""
 
     def __init__(self, written: Names, read: Names, columns: ColumnLayout) -> None:

@@ -27,7 +27,7 @@ OPERATIONS = (
 
 
 @structure
-class NativeColumn(ctypes.Structure):
+class DecodedColumn(ctypes.Structure):
     """A column that grows; ``column_t`` of `_columns.h`."""
 
     length: Int64
@@ -54,7 +54,7 @@ class NativeProgram(ctypes.Structure):
 
 
 @structure
-class NativeRows(ctypes.Structure):
+class EncodedRows(ctypes.Structure):
     """The records to decode; ``rows_t``."""
 
     offsets: Pointer
@@ -72,7 +72,7 @@ class NativeOutput(ctypes.Structure):
     unknown_id: Int64
     declined_count: Int64
     declined: Annotated[Any, ctypes.POINTER(ctypes.c_int32)]
-    columns: Annotated[Any, ctypes.POINTER(NativeColumn)]
+    columns: Annotated[Any, ctypes.POINTER(DecodedColumn)]
     room_left: Int64
     declined_room: Int64
     table_room: Int64
@@ -81,11 +81,11 @@ class NativeOutput(ctypes.Structure):
 
 FORMATS = NativePart(
     "ka_shared",
-    (NativeColumn, NativeProgram, NativeRows, NativeOutput, len(OPERATIONS)),
+    (DecodedColumn, NativeProgram, EncodedRows, NativeOutput, len(OPERATIONS)),
     {
         "ka_new": (POINTER, (POINTER, _INT32, _INT64)),
         "ka_free": (None, (POINTER,)),
-        "ka_decode": (_INT64, (POINTER, POINTER, _INT32, _INT32, ctypes.POINTER(NativeRows), _INT64, _INT64)),
+        "ka_decode": (_INT64, (POINTER, POINTER, _INT32, _INT32, ctypes.POINTER(EncodedRows), _INT64, _INT64)),
     },
 )
 """`_formats.c`."""
@@ -174,7 +174,7 @@ class ColumnLayout:
             for number in (kind, width, inner[0] if inner else 0, len(inner))
         ]
 
-    def array(self, number: int, found: ctypes.Array[NativeColumn], memory: _Memory) -> pa.Array:
+    def array(self, number: int, found: ctypes.Array[DecodedColumn], memory: _DecoderMemory) -> pa.Array:
         """Return the array over the memory of a column, without a copy."""
         import pyarrow as pa
 
@@ -222,7 +222,7 @@ def _shape(one: pa.DataType) -> tuple[str, int, int, list[pa.DataType]]:
     raise TypeError(f"no column of {one}")
 
 
-class _Memory:
+class _DecoderMemory:
     """Memory of the C code.  It lives until the last Arrow buffer is freed."""
 
     def __init__(self, library: ctypes.CDLL, columns: ColumnLayout, most_bytes: int) -> None:
@@ -321,9 +321,9 @@ def decode(
     MemoryError
         If there is not enough memory.
     """
-    memory = _Memory(library, columns, limits.MAX_DECODED_BYTES + 2 * values.nbytes)
+    memory = _DecoderMemory(library, columns, limits.MAX_DECODED_BYTES + 2 * values.nbytes)
     valid, offsets, data = values.buffers()
-    rows = NativeRows(
+    rows = EncodedRows(
         offsets=offsets.address + 4 * values.offset,
         data=data.address if data is not None and data.size else ctypes.addressof(memory_of_nothing),
         valid=valid.address if valid is not None else None,
@@ -343,7 +343,7 @@ def decode(
         if output.status == _UNKNOWN_SCHEMA:
             meet()
             assert output.unknown_id in programs
-    found = ctypes.cast(output.columns, ctypes.POINTER(NativeColumn * output.count)).contents
+    found = ctypes.cast(output.columns, ctypes.POINTER(DecodedColumn * output.count)).contents
     return columns.array(0, found, memory), output.declined[: output.declined_count]
 
 

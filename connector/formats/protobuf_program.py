@@ -60,7 +60,7 @@ def program_of(message: Descriptor, indexes: tuple[int, ...], columns: ColumnLay
         None if the message has a part that only Python decodes.
     """
     head = b"".join(_zigzag(number) for number in (len(indexes), *indexes))
-    compiler = _Compiler(columns, bytes(8) + head)
+    compiler = _ProtobufCompiler(columns, bytes(8) + head)
     try:
         compiler.record(message, len(head), first=indexes == (0,))
     except (TypeError, RecursionError):
@@ -77,7 +77,7 @@ def _zigzag(number: int) -> bytes:
     return bytes([*found, number])
 
 
-class _Compiler:
+class _ProtobufCompiler:
     """Writes a program.  Each method returns the position of its operation.  The constants begin with eight zeros."""
 
     def __init__(self, columns: ColumnLayout, constants: bytes) -> None:

@@ -12,7 +12,7 @@ from pyspark_kafka_group.metrics.reports import PartitionReport, SourceReport
 SOURCE_LABELS = ("query", "group", "client_id")
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """Gauge or counter."""
 
     GAUGE = "gauge"
@@ -64,9 +64,9 @@ class Metric:
     read: Callable[[SourceReport, float], Values]
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> MetricKind:
         """Whether this is a gauge or a counter."""
-        return Kind.COUNTER if self.name.endswith("-total") else Kind.GAUGE
+        return MetricKind.COUNTER if self.name.endswith("-total") else MetricKind.GAUGE
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ class Metric:
         """The name in Prometheus, with its unit, and ``_total`` for a counter."""
         stem = "kafka_group_" + self.name.replace("-", "_").removesuffix("_total").removeprefix("group_")
         unit = "_seconds" if self.unit == "seconds" and "seconds" not in stem else ""
-        return stem + unit + ("_total" if self.kind is Kind.COUNTER else "")
+        return stem + unit + ("_total" if self.kind is MetricKind.COUNTER else "")
 
     @property
     def opentelemetry_name(self) -> str:

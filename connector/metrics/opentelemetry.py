@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.metrics.metric import Kind, Metric
+from pyspark_kafka_group.metrics.metric import Metric, MetricKind
 from pyspark_kafka_group.metrics.running_queries import Listening
 from pyspark_kafka_group.metrics.table import chosen
 
@@ -57,7 +57,9 @@ class OpenTelemetryExporter:
         self._listening = Listening(spark)
         meter = (meter_provider or get_meter_provider()).get_meter(_SCOPE)
         for metric in chosen(per_partition=per_partition):
-            create = meter.create_observable_gauge if metric.kind is Kind.GAUGE else meter.create_observable_counter
+            create = (
+                meter.create_observable_gauge if metric.kind is MetricKind.GAUGE else meter.create_observable_counter
+            )
             create(
                 metric.opentelemetry_name,
                 callbacks=[self._observer(metric)],

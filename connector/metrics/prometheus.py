@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.metrics.metric import Kind, Metric
+from pyspark_kafka_group.metrics.metric import Metric, MetricKind
 from pyspark_kafka_group.metrics.running_queries import Listening
 from pyspark_kafka_group.metrics.table import chosen
 
@@ -80,5 +80,5 @@ class PrometheusExporter(Collector):
 
 
 def _family(metric: Metric) -> _Family:
-    family = GaugeMetricFamily if metric.kind is Kind.GAUGE else CounterMetricFamily
+    family = GaugeMetricFamily if metric.kind is MetricKind.GAUGE else CounterMetricFamily
     return family(metric.prometheus_name, metric.doc, labels=metric.labels)

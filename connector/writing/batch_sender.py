@@ -36,7 +36,7 @@ _ANSWER_BYTES = 64 * 1024 * 1024
 """The largest accepted answer.  It has about 30 bytes for each partition."""
 
 
-class Batch(NamedTuple):
+class ProducerBatch(NamedTuple):
     """A batch to write, and its size in bytes."""
 
     buffers: Sequence[Buffer]
@@ -51,7 +51,7 @@ class _Partition:
     """
 
     tp: TopicPartition
-    batches: deque[Batch] = field(default_factory=deque)
+    batches: deque[ProducerBatch] = field(default_factory=deque)
     until: Deadline | None = None  # when to stop retrying the first batch; None before the first attempt
     leader: _Broker | None = None
     failures: int = 0  # since the last batch was written
@@ -114,7 +114,7 @@ class BatchSender:
                 if address is not None:
                     partition.leader = self._brokers.setdefault(address, _Broker(address))
 
-    def add(self, tp: TopicPartition, batch: Batch) -> None:
+    def add(self, tp: TopicPartition, batch: ProducerBatch) -> None:
         """Add the next batch of a partition."""
         partition = self._partition(tp)
         partition.batches.append(batch)

@@ -12,7 +12,7 @@ from pyspark_kafka_group.offsets.errors import DeliveryError
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, TopicMetadata
 from pyspark_kafka_group.wire.types import ProtocolError, TopicPartition
-from pyspark_kafka_group.writing.batch_sender import Batch, BatchSender
+from pyspark_kafka_group.writing.batch_sender import BatchSender, ProducerBatch
 from pyspark_kafka_group.writing.direct_settings import DirectSettings, direct_settings
 from pyspark_kafka_group.writing.producer import SinkProducer
 from pyspark_kafka_group.writing.producer_requests import TOO_LARGE, UNKNOWN_PARTITION, ProducerId, ProducerRequests
@@ -144,7 +144,7 @@ class DirectProducer(SinkProducer):
             if self._settings.idempotent:
                 self._sequences[tp] = (first + records.count) % _SEQUENCES
             size = sum(map(len, buffers))
-            self._sender.add(tp, Batch(buffers, size))
+            self._sender.add(tp, ProducerBatch(buffers, size))
 
     def _add_to_transaction(self, partitions: Collection[TopicPartition]) -> None:
         transactional_id = self._settings.transactional_id

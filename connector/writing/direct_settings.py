@@ -37,7 +37,7 @@ _FOR_THE_WAY_S = 1.0
 """How much longer than the broker this producer waits, so that the broker's own answer comes first."""
 
 
-class _Range(NamedTuple):
+class _Limits(NamedTuple):
     """The default of a number, and its limits in librdkafka."""
 
     usual: int
@@ -46,28 +46,28 @@ class _Range(NamedTuple):
 
 
 _NUMBERS = {
-    "batch.size": _Range(1_000_000, 1, _MOST),
-    "compression.level": _Range(-1, -1, 12),
-    "message.max.bytes": _Range(1_000_000, 1000, 1_000_000_000),
-    "message.timeout.ms": _Range(300_000, 0, _MOST),
-    "metadata.max.age.ms": _Range(_MOST, 1, 86_400_000),  # Java's name of the refresh interval
-    "queue.buffering.max.kbytes": _Range(1_048_576, 1, _MOST),
-    "request.timeout.ms": _Range(30_000, 1, 900_000),
-    "retry.backoff.max.ms": _Range(1000, 1, 300_000),
-    "retry.backoff.ms": _Range(100, 1, 300_000),
-    "socket.timeout.ms": _Range(60_000, 10, 300_000),
-    "topic.metadata.propagation.max.ms": _Range(30_000, 0, 3_600_000),
-    "topic.metadata.refresh.interval.ms": _Range(300_000, -1, 3_600_000),
-    "transaction.timeout.ms": _Range(60_000, 1000, _MOST),
+    "batch.size": _Limits(1_000_000, 1, _MOST),
+    "compression.level": _Limits(-1, -1, 12),
+    "message.max.bytes": _Limits(1_000_000, 1000, 1_000_000_000),
+    "message.timeout.ms": _Limits(300_000, 0, _MOST),
+    "metadata.max.age.ms": _Limits(_MOST, 1, 86_400_000),  # Java's name of the refresh interval
+    "queue.buffering.max.kbytes": _Limits(1_048_576, 1, _MOST),
+    "request.timeout.ms": _Limits(30_000, 1, 900_000),
+    "retry.backoff.max.ms": _Limits(1000, 1, 300_000),
+    "retry.backoff.ms": _Limits(100, 1, 300_000),
+    "socket.timeout.ms": _Limits(60_000, 10, 300_000),
+    "topic.metadata.propagation.max.ms": _Limits(30_000, 0, 3_600_000),
+    "topic.metadata.refresh.interval.ms": _Limits(300_000, -1, 3_600_000),
+    "transaction.timeout.ms": _Limits(60_000, 1000, _MOST),
 }
 _IGNORED = {
-    "linger.ms": _Range(5, 0, 900_000),  # no batch waits for a clock
-    "queue.buffering.max.ms": _Range(5, 0, 900_000),  # the same by its older name
-    _IN_FLIGHT: _Range(1_000_000, 1, 1_000_000),  # always 1
-    "max.in.flight": _Range(1_000_000, 1, 1_000_000),
-    "retries": _Range(_MOST, 1, _MOST),  # a batch is retried until its timeout
-    "message.send.max.retries": _Range(_MOST, 1, _MOST),
-    "queue.buffering.max.messages": _Range(100_000, 0, _MOST),  # rows do not become objects
+    "linger.ms": _Limits(5, 0, 900_000),  # no batch waits for a clock
+    "queue.buffering.max.ms": _Limits(5, 0, 900_000),  # the same by its older name
+    _IN_FLIGHT: _Limits(1_000_000, 1, 1_000_000),  # always 1
+    "max.in.flight": _Limits(1_000_000, 1, 1_000_000),
+    "retries": _Limits(_MOST, 1, _MOST),  # a batch is retried until its timeout
+    "message.send.max.retries": _Limits(_MOST, 1, _MOST),
+    "queue.buffering.max.messages": _Limits(100_000, 0, _MOST),  # rows do not become objects
 }
 """Numbers without a meaning for this producer.  They must still be valid."""
 _WITH_WORDS = frozenset(
@@ -194,7 +194,7 @@ def _concerns_connections(key: str) -> bool:
     return is_in_table(key) and used and applies_to(key) == EVERY_CLIENT
 
 
-def _number(key: str, limits: _Range, config: Mapping[str, str]) -> int:
+def _number(key: str, limits: _Limits, config: Mapping[str, str]) -> int:
     if key not in config:
         return limits.usual
     try:

@@ -72,7 +72,7 @@ class Written(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class EncodedRecords:
     """The records of a batch, without its header and uncompressed.
 
     Attributes
@@ -146,7 +146,7 @@ RECORD_WRITER = NativePart(
 class RecordWriter:
     """Encodes rows into one open batch per partition.
 
-    One thread at a time uses a writer.  Any thread may drop `Records`.
+    One thread at a time uses a writer.  Any thread may drop `EncodedRecords`.
 
     The partition of a row decides where it goes.  If it has none, its key decides, like librdkafka's
     ``murmur2_random``: equal keys go to equal partitions, as with Java's producer.  Rows without a key go to a random
@@ -174,7 +174,7 @@ class RecordWriter:
         record_bytes = min(record_bytes, _MOST_BYTES)
         batch_bytes = max(1, min(batch_bytes, record_bytes) - HEADER_BYTES)
         # Not from the state of `random`: workers that were forked from one process have the same.
-        self._memory = _Memory(library, batch_bytes, record_bytes, int.from_bytes(os.urandom(8), "little"))
+        self._memory = _WriterMemory(library, batch_bytes, record_bytes, int.from_bytes(os.urandom(8), "little"))
         self._handle = self._memory.handle
         self._topics: dict[str, int] = {}
         self._names: list[str] = []
@@ -278,7 +278,7 @@ class RecordWriter:
         size: int = self._library.kw_open_bytes(self._handle)
         return size
 
-    def take(self, tp: TopicPartition) -> Records:
+    def take(self, tp: TopicPartition) -> EncodedRecords:
         """End the open batch of a partition, and return its records.
 
         Raises
@@ -293,11 +293,11 @@ class RecordWriter:
             raise KeyError(tp)
         owner = _Owner(self._memory, found.data, found.capacity)
         data = pa.foreign_buffer(found.data, found.size, base=owner)
-        return Records(data, found.count, found.first_ms, found.last_ms)
+        return EncodedRecords(data, found.count, found.first_ms, found.last_ms)
 
 
 def sealed(
-    records: Records,
+    records: EncodedRecords,
     *,
     producer_id: int = -1,
     epoch: int = -1,
@@ -309,7 +309,7 @@ def sealed(
 
     Parameters
     ----------
-    records : Records
+    records : EncodedRecords
         The records.
     producer_id, epoch, sequence : int
         Those of the idempotent producer; ``sequence`` is the number of the first record.
@@ -349,7 +349,7 @@ def sealed(
     return head + tail, payload
 
 
-class _Memory:
+class _WriterMemory:
     """The memory of a writer in C.  It lives as long as any of its records."""
 
     def __init__(self, library: ctypes.CDLL, batch_bytes: int, record_bytes: int, seed: int) -> None:
@@ -377,7 +377,7 @@ class _Memory:
 class _Owner:
     """The owner of the memory of some records."""
 
-    def __init__(self, memory: _Memory, address: int, capacity: int) -> None:
+    def __init__(self, memory: _WriterMemory, address: int, capacity: int) -> None:
         self._memory, self._place = memory, (address, capacity)
 
     def __del__(self) -> None:

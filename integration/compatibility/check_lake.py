@@ -39,7 +39,7 @@ from pyspark_kafka_group.session.running_batch import RunningBatch
 from pyspark_kafka_group.stores import LakeTable, LakeWrite, lake_formats, lake_table, query_run
 from pyspark_kafka_group.stores.errors import LakeConflictError, RefusedRecordError, TableBehindError
 from pyspark_kafka_group.stores.lake_formats import around, inside
-from pyspark_kafka_group.stores.lake_history import Span
+from pyspark_kafka_group.stores.lake_history import OffsetSpan
 from pyspark_kafka_group.stores.lake_table import spans_of
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
@@ -176,7 +176,7 @@ def test_a_second_write_of_a_batch(spark: SparkSession, create: Create, monkeypa
 @pytest.mark.parametrize("partitions", [1, 3000])
 def test_the_check_of_rows_costs_the_same_with_many_partitions(spark: SparkSession, partitions: int) -> None:
     """Also with gaps, with several topics, and at the borders of the ranges."""
-    spans = {TopicPartition(topic, 2 * n): Span(5, 9) for n in range(partitions) for topic in ("it's", "b")}
+    spans = {TopicPartition(topic, 2 * n): OffsetSpan(5, 9) for n in range(partitions) for topic in ("it's", "b")}
     rows = spark.sql(
         f"SELECT t.topic, CAST(p.id AS INT) AS partition, o.id AS offset FROM range(-1, {2 * partitions + 2}) p, "
         "range(3, 11) o, VALUES (\"it's\"), ('b'), ('other'), (NULL) AS t(topic)"

@@ -16,11 +16,11 @@ MOST = {
     "places that find a leader": 4,
     'hand-written loops "ask again"': 12,
     "callables handed to the parts of the group thread": 11,
-    "modules with one importer": 86,
-    "class names used twice": 12,
-    "functions over 60 lines": 4,
-    "files over 500 lines": 5,
-    "circles of imports": 1,
+    "modules with one importer": 82,
+    "class names used twice": 0,
+    "functions over 60 lines": 3,
+    "files over 500 lines": 3,
+    "circles of imports": 0,
 }
 """Lower a number when the code allows it.  The code lines have 2 % of room for work in progress."""
 

@@ -9,10 +9,10 @@ import pytest
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores.errors import TableBehindError
 from pyspark_kafka_group.stores.lake_history import (
-    Commit,
+    OffsetSpan,
     Snapshot,
-    Span,
     Spans,
+    TableCommit,
     Version,
     as_note,
     before,
@@ -27,7 +27,7 @@ NOON = datetime(2026, 11, 26, 12)
 
 
 def of(start: int, until: int, tp: TopicPartition = ZERO) -> Spans:
-    return {tp: Span(start, until)}
+    return {tp: OffsetSpan(start, until)}
 
 
 def snapshot(number: int, parent: int | None, spans: Spans | None = None, *, added: bool = True) -> Snapshot:
@@ -42,7 +42,7 @@ def version(
 
 
 def test_a_note_keeps_the_spans() -> None:
-    spans = {ONE: Span(5, 9), TopicPartition('a "topic"', 0): Span(0, 2), ZERO: Span(3, 4)}
+    spans = {ONE: OffsetSpan(5, 9), TopicPartition('a "topic"', 0): OffsetSpan(0, 2), ZERO: OffsetSpan(3, 4)}
     assert noted(as_note(spans)) == spans
     assert noted(None) == {}
 
@@ -50,22 +50,22 @@ def test_a_note_keeps_the_spans() -> None:
 @pytest.mark.parametrize(
     ("commits", "found"),
     [
-        ([Commit(of(0, 10), counts=True), Commit(of(10, 20), counts=True)], {}),
-        ([Commit(of(0, 10), counts=True), Commit(of(10, 20), counts=False)], {ZERO: [(10, 20)]}),
+        ([TableCommit(of(0, 10), counts=True), TableCommit(of(10, 20), counts=True)], {}),
+        ([TableCommit(of(0, 10), counts=True), TableCommit(of(10, 20), counts=False)], {ZERO: [(10, 20)]}),
         # the lost commit was a replay in part, and another one has written a part again
-        ([Commit(of(0, 12), counts=True), Commit(of(10, 20), counts=False)], {ZERO: [(12, 20)]}),
-        ([Commit(of(0, 30), counts=False), Commit(of(10, 20), counts=True)], {ZERO: [(0, 10), (20, 30)]}),
-        ([Commit(of(10, 20), counts=False), Commit(of(20, 30), counts=False)], {ZERO: [(10, 30)]}),
-        ([Commit(of(0, 9, ONE), counts=True), Commit(of(0, 9), counts=False)], {ZERO: [(0, 9)]}),
-        ([Commit({}, counts=False), Commit(of(0, 9), counts=True)], {}),
+        ([TableCommit(of(0, 12), counts=True), TableCommit(of(10, 20), counts=False)], {ZERO: [(12, 20)]}),
+        ([TableCommit(of(0, 30), counts=False), TableCommit(of(10, 20), counts=True)], {ZERO: [(0, 10), (20, 30)]}),
+        ([TableCommit(of(10, 20), counts=False), TableCommit(of(20, 30), counts=False)], {ZERO: [(10, 30)]}),
+        ([TableCommit(of(0, 9, ONE), counts=True), TableCommit(of(0, 9), counts=False)], {ZERO: [(0, 9)]}),
+        ([TableCommit({}, counts=False), TableCommit(of(0, 9), counts=True)], {}),
     ],
 )
-def test_what_only_lost_commits_cover_is_lost(commits: list[Commit], found: object) -> None:
+def test_what_only_lost_commits_cover_is_lost(commits: list[TableCommit], found: object) -> None:
     assert lost(commits) == found
 
 
 def test_only_what_lies_before_the_batch_needs_an_error() -> None:
-    gone = {ZERO: [Span(5, 8), Span(10, 20)]}
+    gone = {ZERO: [OffsetSpan(5, 8), OffsetSpan(10, 20)]}
     assert before(gone, of(12, 30)) == {ZERO: [(5, 8), (10, 12)]}
     assert before(gone, of(5, 30)) == {}
     assert before(gone, of(50, 60, ONE)) == {}
@@ -113,7 +113,9 @@ def test_versions_before_a_restore_are_lost(restored: int | datetime) -> None:
 
 
 def test_the_error_names_the_records_and_the_way_on() -> None:
-    problem = str(TableBehindError.of_lake("lake.db.t", {ONE: [Span(3, 9)], ZERO: [Span(10, 20), Span(25, 30)]}))
+    problem = str(
+        TableBehindError.of_lake("lake.db.t", {ONE: [OffsetSpan(3, 9)], ZERO: [OffsetSpan(10, 20), OffsetSpan(25, 30)]})
+    )
     assert "lake.db.t was rolled back" in problem
     assert "orders-0 10 to 19, 25 to 29; orders-1 3 to 8" in problem
     assert "(orders-0 10, orders-1 3) or lower" in problem

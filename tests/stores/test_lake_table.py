@@ -18,7 +18,7 @@ from pyspark_kafka_group.session.running_batch import RunningBatch
 from pyspark_kafka_group.stores import LakeTable, lake_table
 from pyspark_kafka_group.stores.errors import LakeConflictError, OtherTopicError, RefusedRecordError, TableBehindError
 from pyspark_kafka_group.stores.lake_formats import FORMATS, LakeWrite, around, inside
-from pyspark_kafka_group.stores.lake_history import Commit, Span
+from pyspark_kafka_group.stores.lake_history import OffsetSpan, TableCommit
 from pyspark_kafka_group.stores.lake_table import is_conflict, refusal, spans_of, topic_ids_of
 
 if TYPE_CHECKING:
@@ -38,20 +38,24 @@ def planned(start: int, until: int) -> ReadRange:
 
 
 def test_the_condition_for_files_has_one_term_for_each_topic() -> None:
-    spans = {TopicPartition("b", 1): Span(5, 9), TopicPartition("a", 0): Span(0, 2), TopicPartition("b", 0): Span(3, 4)}
+    spans = {
+        TopicPartition("b", 1): OffsetSpan(5, 9),
+        TopicPartition("a", 0): OffsetSpan(0, 2),
+        TopicPartition("b", 0): OffsetSpan(3, 4),
+    }
     assert around(spans, "old.") == (
         "(old.`topic` IN ('a') AND old.`partition` IN (0) AND old.`offset` >= 0 AND old.`offset` < 2) OR "
         "(old.`topic` IN ('b') AND old.`partition` IN (0, 1) AND old.`offset` >= 3 AND old.`offset` < 9)"
     )
-    assert around({TopicPartition("it's \\", 0): Span(0, 1)}).startswith(r"(`topic` IN ('it\'s \\') AND")
-    many = around({TopicPartition(f"t{n}", n % 2): Span(n, n + 5) for n in range(200)})
+    assert around({TopicPartition("it's \\", 0): OffsetSpan(0, 1)}).startswith(r"(`topic` IN ('it\'s \\') AND")
+    many = around({TopicPartition(f"t{n}", n % 2): OffsetSpan(n, n + 5) for n in range(200)})
     assert many.endswith("AND `partition` IN (0, 1) AND `offset` >= 0 AND `offset` < 204)")
     assert " OR " not in many
 
 
 def test_the_condition_does_not_grow_with_the_partitions() -> None:
     """Regression: a comparison for each partition took seconds, and Spark could not compile it."""
-    found = [inside({TopicPartition("t", n): Span(0, 9) for n in range(count)}) for count in (1, 3000)]
+    found = [inside({TopicPartition("t", n): OffsetSpan(0, 9) for n in range(count)}) for count in (1, 3000)]
     one, many = (re.sub(r"'\[.*?\]'", "", condition) for condition in found)
     assert one == many
 
@@ -59,7 +63,7 @@ def test_the_condition_does_not_grow_with_the_partitions() -> None:
 @pytest.mark.parametrize("partition", [-1, 1_000_000])
 def test_a_number_that_no_partition_has_is_refused(partition: int) -> None:
     with pytest.raises(ConfigurationError, match="no partitions of Kafka"):
-        inside({TopicPartition("t", partition): Span(0, 1)})
+        inside({TopicPartition("t", partition): OffsetSpan(0, 1)})
 
 
 def test_a_topic_belongs_to_the_table_by_its_id() -> None:
@@ -89,7 +93,7 @@ def test_a_source_of_this_project_says_what_the_batch_reads() -> None:
     """The range also covers rows that the query has filtered out.  A partition without new records has no range."""
     batch = cast("DataFrame", MagicMock(groupBy=MagicMock(side_effect=AssertionError)))
     ranges = {TopicPartition("orders", 0): planned(3, 8), TopicPartition("orders", 1): planned(4, 4)}
-    assert spans_of(batch, RunningBatch(ranges)) == {TopicPartition("orders", 0): Span(3, 8)}
+    assert spans_of(batch, RunningBatch(ranges)) == {TopicPartition("orders", 0): OffsetSpan(3, 8)}
 
 
 @pytest.mark.parametrize("text", [DELTA, DELTA_COLUMNS, ICEBERG, ICEBERG_EXPIRED, ICEBERG_RETRIES])
@@ -193,7 +197,7 @@ def test_a_batch_that_reads_lost_records_again_is_noted_even_if_it_writes_no_row
     monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     """Otherwise the next run of the query would find these records lost."""
-    gone = Commit({TopicPartition("orders", 0): Span(5, 9)}, counts=False)
+    gone = TableCommit({TopicPartition("orders", 0): OffsetSpan(5, 9)}, counts=False)
     target = MagicMock(commits=MagicMock(return_value=[gone]), write=MagicMock(return_value=LakeWrite(rows, 0)))
     ranges = {TopicPartition("orders", 0): planned(0, 9)}
     monkeypatch.setattr(lake_table, "running_batch", lambda *_: RunningBatch(ranges))
@@ -225,12 +229,12 @@ def test_a_second_write_of_a_batch_is_compared_with_the_table(monkeypatch: pytes
 
 def test_the_history_is_read_once_in_a_run_and_before_an_error() -> None:
     """While this run reads on, another application writes the lost records again, and then the group goes on here."""
-    zero, gone = TopicPartition("orders", 0), Commit({TopicPartition("orders", 0): Span(5, 9)}, counts=False)
+    zero, gone = TopicPartition("orders", 0), TableCommit({TopicPartition("orders", 0): OffsetSpan(5, 9)}, counts=False)
     again = gone._replace(counts=True)
     table, target = LakeTable("t"), MagicMock(commits=MagicMock(return_value=[gone]))
 
     def check(run: str, start: int) -> None:
-        table._check_history(MagicMock(), target, run, {zero: Span(start, start + 5)})
+        table._check_history(MagicMock(), target, run, {zero: OffsetSpan(start, start + 5)})
 
     check("one", 0)
     check("one", 5)

@@ -20,7 +20,7 @@ from pyspark_kafka_group.columns.decompression import decompress
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.writing.compression import Compression
 from pyspark_kafka_group.writing.record_rows import RecordColumns, Rows, record_rows
-from pyspark_kafka_group.writing.record_writer import HEADER_BYTES, Records, RecordWriter, Stop, Written, sealed
+from pyspark_kafka_group.writing.record_writer import HEADER_BYTES, EncodedRecords, RecordWriter, Stop, Written, sealed
 from tests.connector.columns.batches import crc32c, framed, record_bytes
 from tests.connector.columns.test_from_messages import record
 from tests.connector.columns.test_record_batches import Reading
@@ -99,7 +99,7 @@ def expected(found: Sequence[Row], times: Sequence[int]) -> bytes:
     return whole[:12] + struct.pack(">i", -1) + whole[16:]  # the leader's epoch, which the broker sets
 
 
-def whole(records: Records, compression: Compression | None = None) -> bytes:
+def whole(records: EncodedRecords, compression: Compression | None = None) -> bytes:
     found = sealed(records, producer_id=7, epoch=0, sequence=0, compression=compression)
     parts = [memoryview(part) for part in found]
     assert all(len(part) == part.nbytes for part in parts)  # regression: the length was that before compression
@@ -117,7 +117,7 @@ class Batches:
 
     def __init__(self, wanted: RecordWriter) -> None:
         self.writer = wanted
-        self.taken: dict[TopicPartition, list[Records]] = {}
+        self.taken: dict[TopicPartition, list[EncodedRecords]] = {}
 
     def write(self, found: Rows, now_ms: int = NOW) -> list[Written]:
         """Return where writing has stopped."""
@@ -136,7 +136,7 @@ class Batches:
     def take(self, tp: TopicPartition) -> None:
         self.taken.setdefault(tp, []).append(self.writer.take(tp))
 
-    def finish(self) -> dict[TopicPartition, list[Records]]:
+    def finish(self) -> dict[TopicPartition, list[EncodedRecords]]:
         for tp in self.writer.open_partitions():
             self.take(tp)
         assert (self.writer.open_partitions(), self.writer.open_bytes) == ([], 0)
