@@ -29,7 +29,7 @@ class OlderStreamReader(StreamReader):
     # that wrongly followed one of another query would find that out only after it had read that query's records.
     joins_sources = False
 
-    # Deliberate: with every trigger.  A run with availableNow or once looks like any other here.  It has one batch, and
+    # Deliberate: with every trigger.  A run with availableNow looks like any other here.  It has one batch, and
     # would end without a record if other members had not given partitions back by then.  A continuous query loses
     # little: without partitions it can read nothing.  It waits only until it has one, until the group has settled, or
     # for a minute.  But its Python workers start only then, and other sources of the same query wait with it.

@@ -8,12 +8,12 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 
+from pyspark_kafka_group.offsets.errors import TriggerError
 from pyspark_kafka_group.stream_reader import StreamReader
 
 Json = dict[str, Any]
 
-# Deliberate: not ReadAllAvailable.  Spark passes that one if a trigger runs once, whatever the limit here is.  So it
-# shows that the trigger runs once.
+# Deliberate: not ReadAllAvailable.  Spark passes that one if a trigger runs once, whatever the limit here is.
 _NO_LIMIT = 2**63 - 1
 
 
@@ -49,13 +49,18 @@ class KafkaGroupStreamReader(StreamReader, *_MIXINS):  # type: ignore[misc]  # n
         """Return the end of the next batch, or ``start`` itself if there is nothing to read.
 
         If Spark passes the end of a batch as ``start``, that batch is durably finished.
+
+        Raises
+        ------
+        TriggerError
+            If the trigger is ``once``.
         """
         # Deliberate: by name and field, not by class.  The limit may be one of Databricks' copy.
         most = getattr(limit, "max_rows", _NO_LIMIT)
         rows = most if most < _NO_LIMIT else None
+        if type(limit).__name__ == "ReadAllAvailable":
+            raise TriggerError
         with self._called() as query:
-            if type(limit).__name__ == "ReadAllAvailable":
-                query.read_all()  # a trigger that runs once
             return query.latest_offset(start, rows)
 
     def reportLatestOffset(self) -> Json | None:

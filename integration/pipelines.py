@@ -162,9 +162,9 @@ class Pipeline:
         self.query = writer.start()
         return self
 
-    def run_available(self, **trigger: Any) -> Pipeline:
-        """Run the query with ``availableNow``, or with another trigger that ends, to its end."""
-        self.start(**(trigger or {"availableNow": True}))
+    def run_available(self) -> Pipeline:
+        """Run the query with ``availableNow`` to its end."""
+        self.start(availableNow=True)
         assert self.started.awaitTermination(int(PATIENCE_S)), "the run does not end"
         if not SPARK_PASSES_START:  # the source process commits the last batch while it ends
             wait_for(lambda: len(self.events("left")) == len(self.events("joined")), "the source process has left")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import pytest
-
 from integration.cluster import lag, produce
 from integration.pipelines import PATIENCE_S, Pipeline, wait_for
 from integration.spark_fixtures import either_protocol
@@ -38,9 +36,8 @@ def test_two_runs_that_begin_together_read_everything(
     assert lag(kafka.bootstrap_servers, group, name, range(4)) == 0
 
 
-@pytest.mark.parametrize("trigger", ["availableNow", "once"])
 def test_run_beside_a_busy_member_reads_its_share(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, trigger: str
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
     """Regression: the run ended at once and read nothing, at its first start and after a restart."""
     name = topic(4)
@@ -50,7 +47,7 @@ def test_run_beside_a_busy_member_reads_its_share(
     run = pipeline(name, name="run")
     for _ in range(2):
         before = len(run.rows)
-        run.run_available(**{trigger: True})
+        run.run_available()
         assert len(run.rows) > before, "its share"
         assert {row.partition for row in run.rows[before:]}
         produce(kafka.bootstrap_servers, name, dict.fromkeys(range(4), 15))

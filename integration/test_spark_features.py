@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.streaming.query import StreamingQuery
 
 from integration.cluster import committed, lag, produce
-from integration.pipelines import PATIENCE_S, Pipeline, assert_exactly_once, wait_for
+from integration.pipelines import PATIENCE_S, SPARK_PASSES_START, Pipeline, assert_exactly_once, wait_for
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
@@ -72,6 +72,21 @@ def test_spark_refuses_its_triggers_without_batches(
     writer = stream(spark, options, topic(1)).writeStream.format("noop").outputMode("update")
     with pytest.raises(PySparkException, match=refusal):
         writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**trigger).start().awaitTermination()
+
+
+@pytest.mark.skipif(not SPARK_PASSES_START, reason="Spark before 4.2 does not tell a source its trigger")
+def test_the_trigger_once_is_an_error_that_names_the_other_one(
+    kafka: Kafka, topic: TopicFactory, spark: SparkSession, options: dict[str, str], tmp_path: Path
+) -> None:
+    name, rows = topic(1), list[Row]()
+    produce(kafka.bootstrap_servers, name, {0: 5})
+    writer = stream(spark, options, name).writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer = writer.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
+    with pytest.raises(PySparkException, match=r"Use trigger\(availableNow=True\)"):
+        writer.trigger(once=True).start().awaitTermination()
+    assert not rows
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert len(rows) == 5
 
 
 # ------------------------------------------------------------------------------------ the offset log

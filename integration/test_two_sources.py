@@ -141,17 +141,16 @@ def test_join_of_one_stream_with_itself_has_all_pairs(kafka: Kafka, topic: Topic
         assert found.rows == expected(name, 1)
 
 
-@pytest.mark.parametrize("trigger", ["once", "availableNow"])
 @pytest.mark.parametrize("named", ["kafka.group.id", "groupIdPrefix"])
 def test_the_sides_of_a_join_with_itself_are_one_source_with_each_trigger_and_group(
-    spark: SparkSession, kafka: Kafka, topic: TopicFactory, group: str, tmp_path: Path, named: str, trigger: str
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory, group: str, tmp_path: Path, named: str
 ) -> None:
-    """Regression: with `once` the only batch was empty; with `groupIdPrefix` each side had a group of its own."""
+    """Regression: with `groupIdPrefix` each side had a group of its own."""
     name = filled(kafka, topic)
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "startingOffsets": "earliest"}
     one = spark.readStream.format("kafka-group").options(**options, **{named: group}).load()
     pairs = one.alias("a").join(one.alias("b"), expr("a.value = b.value")).select("a.*")
-    found = Collected(pairs, tmp_path / "checkpoint", **{trigger: True})
+    found = Collected(pairs, tmp_path / "checkpoint", availableNow=True)
     found.run_until(40)
     assert found.rows == expected(name, 1)
     assert found.query.awaitTermination(60)

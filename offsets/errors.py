@@ -6,6 +6,7 @@
     ├── ConfigurationError          the query cannot run as it is configured
     │   ├── OptionError             an option is wrong; the text says what to write instead
     │   ├── ColumnError             a column of a write is missing, or has another type
+    │   ├── TriggerError            the trigger is once
     │   ├── UnknownTopicError       a subscribed topic does not exist
     │   └── MissingDependencyError  the Python that Spark uses lacks a package
     ├── DataError                   the records in Kafka do not match the offsets
@@ -106,6 +107,21 @@ class ColumnError(ConfigurationError):
 
     def __init__(self, column: str, problem: str) -> None:
         super().__init__(f"Column {column!r}: {problem}", column=column)
+
+
+class TriggerError(ConfigurationError):
+    """The trigger is ``once``.
+
+    Spark does not report the end of its batch, so the source could commit this batch only in the next run.  The trigger
+    ``availableNow`` reads the same records, and commits all its batches.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Spark runs this query with the trigger once: you have set it, or you have set availableNow and another "
+            "source of the query does not support that. Use trigger(availableNow=True), and for such another source "
+            "also set spark.sql.streaming.triggerAvailableNowWrapper.enabled to true."
+        )
 
 
 class UnknownTopicError(ConfigurationError):
@@ -711,7 +727,7 @@ class ActiveGroupError(GroupError):
 class AssignmentTimeoutError(GroupError):
     """The group did not decide in time which partitions this query gets.
 
-    This happens when a run with ``availableNow`` or ``once`` begins, or when a batch runs again after a restart.
+    This happens when a run with ``availableNow`` begins, or when a batch runs again after a restart.
     Usually another member does not give its partitions back; ``kafka-consumer-groups --describe --members`` shows
     which.
     """
@@ -749,11 +765,11 @@ class SinkTransactionError(GroupError):
 
 
 class NoPartitionsError(GroupError):
-    """The group has assigned all partitions to other members, so a run with ``availableNow`` or ``once`` has none."""
+    """The group has assigned all partitions to other members, so a run with ``availableNow`` has none."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(
-            f"The group {group_id!r} has assigned no partition to this run with availableNow or once. Other members "
+            f"The group {group_id!r} has assigned no partition to this run with availableNow. Other members "
             f"have all partitions, and read them, because the group has at least as many members as partitions. Start "
             f"fewer members, or add partitions. kafka-consumer-groups --describe --members shows the members."
         )

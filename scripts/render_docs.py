@@ -150,6 +150,7 @@ _EXAMPLES = [
     errors.OptionError(
         "maxOffsetsPerTrigger", "'many' is not a positive whole number.", "Write a number such as 10000."
     ),
+    errors.TriggerError(),
     errors.UnknownTopicError(["orders"]),
     errors.MissingDependencyError("confluent_kafka", "/usr/bin/python3"),
     errors.DataLossError(**_TP, lost_from=5, lost_until=9, log_start=9, log_end=20),
@@ -432,10 +433,10 @@ order of Spark's calls. Applications on all versions can share one group. These 
 
 | with Spark 4.0 and 4.1 | what happens | what you can do |
 |---|---|---|
-| trigger `availableNow` | Spark runs one batch, as with `once`, and logs a warning. The batch reads what the assigned partitions have when it is planned, and at most `maxOffsetsPerTrigger` | run again until nothing is read, or use `processingTime` |
-| trigger `once` | `maxOffsetsPerTrigger` limits its batch too | unset the option |
-| the last batch of `availableNow` | As with `once` on all versions, Spark does not tell the source that the batch is finished | set the source's option `checkpointLocation`: then the source commits the batch while it ends. Without the option, the next run commits it. Until then, another member of the group may read it again |
-| `availableNow` or `once` beside other members of the group | The batch waits until the run has a partition, for a minute at most. If it gets none, the run ends without a record, and logs why. The next run reads what it gets later | run again |
+| trigger `availableNow` | Spark runs one batch, and logs a warning. The batch reads what the assigned partitions have when it is planned, and at most `maxOffsetsPerTrigger` | run again until nothing is read, or use `processingTime` |
+| trigger `once` | Spark does not tell the source this trigger. So it is no error here, and works like `availableNow` | use `availableNow` |
+| the last batch of `availableNow` | Spark does not tell the source that the batch is finished | set the source's option `checkpointLocation`: then the source commits the batch while it ends. Without the option, the next run commits it. Until then, another member of the group may read it again |
+| `availableNow` beside other members of the group | The batch waits until the run has a partition, for a minute at most. If it gets none, the run ends without a record, and logs why. The next run reads what it gets later | run again |
 | `latestOffset` in the progress | shows the end of the batch, not lag and assignment | `pyspark_kafka_group.metrics` asks the source process, and `kafka-group describe` the cluster |
 | warm-up | There is none: the query joins its group at once. Its first batch waits for a partition, as above | |
 | Ctrl-C while the program waits in `awaitTermination()` | PySpark's own handler may break the connection to its JVM. The next start then repeats the running batch | `pyspark_kafka_group.run_until_signal(query)` |

@@ -326,7 +326,7 @@ OPTIONS: tuple[Option, ...] = (
         "started. The query joins with the trigger after that batch. Set it to false if triggers are minutes apart; "
         "otherwise the first trigger reads nothing, and a WARNING says so. A restart does not warm up if "
         "checkpointLocation shows that the last batches began at least 30 s apart. There is no warm-up with "
-        "availableNow, once, assign or static membership.",
+        "availableNow, assign or static membership.",
     ),
     Option(
         name="eventLog",

@@ -1,4 +1,4 @@
-"""Plans the batches of a run with ``availableNow`` or ``once``, up to the log ends at its start.
+"""Plans the batches of a run with ``availableNow``, up to the log ends at its start.
 
 The run ends when its partitions have nothing left to read.  So "not assigned yet", "not known yet" and "no answer" must
 never look like "nothing to read": see docs/guarantees.md.
@@ -43,7 +43,7 @@ _COMMIT_S = 60.0
 
 
 class AvailableNow:
-    """One run with ``availableNow`` or ``once``.
+    """One run with ``availableNow``.
 
     Parameters
     ----------
@@ -53,8 +53,6 @@ class AvailableNow:
         Lists the log ends and inspects the logs.
     target : dict of TopicPartition to Offset
         The offset at which the run stops in each partition; see :func:`log_ends_now`.
-    once : bool
-        Whether the run has only one batch, which then waits for the whole share of this member.
 
     Attributes
     ----------
@@ -62,14 +60,11 @@ class AvailableNow:
         The newest log ends, but at most the target.
     """
 
-    def __init__(
-        self, settings: GroupSettings, watch: LogWatch, target: dict[TopicPartition, Offset], *, once: bool = False
-    ) -> None:
+    def __init__(self, settings: GroupSettings, watch: LogWatch, target: dict[TopicPartition, Offset]) -> None:
         self.ends: Mapping[TopicPartition, Offset] = {}
         self._settings = settings
         self._watch = watch
         self._target = target
-        self._once = once
         self._reads_nothing = not target  # no topic matches the pattern
 
     def begin(self, group: Membership) -> None:
@@ -118,11 +113,14 @@ class AvailableNow:
             readable = [tp for tp in plannable if tp in target and tp not in unsure]
             self.ends = {tp: min(target[tp], ends.get(tp, target[tp])) for tp in readable}
             ranges = plan(plannable, self.ends, self._watch.leader_epochs, max_rows)
-            has_batch = bool(ranges or (plannable and always))
-            if not has_batch and group.state.batch is not None:
+            if ranges or (plannable and always):
+                end = group.plan(ranges, always=always)
+                if end is not None:
+                    return end
+                # The partitions have moved since the state was read.
+            elif group.state.batch is not None:
                 return group.state.batch.end
-            settled = False
-            if self._once or not has_batch:  # the last batch of the run, or its end
+            else:
                 # A log end goes back for a moment while a partition changes its leader.
                 left = [tp for tp, end in self.ends.items() if max(plannable[tp].offset, end) < target[tp]]
                 shorter = {tp: shorter.get(tp, Deadline.after(SHORTER_S)) for tp in left}
@@ -132,24 +130,19 @@ class AvailableNow:
                 # Deliberate: use the state from before the question.  The group may assign the first partitions
                 # meanwhile.
                 settled = not (unsure or state.unsettled) and group.is_stable(state.owned.keys(), target.keys())
-            if has_batch:
-                end = group.plan(ranges, always=always) if settled or not self._once else None
-                if end is not None:
-                    return end
-                # The group may assign more partitions.  Or they have moved since the state was read.
-            elif settled:
+                if not settled:
+                    nothing_since = None
                 # This member had partitions, or all topics were deleted.
-                if state.last_epoch > NO_EPOCH or {tp.topic for tp in target} <= group.state.deleted:
+                elif state.last_epoch > NO_EPOCH or {tp.topic for tp in target} <= group.state.deleted:
                     if not always:
                         self._settle_commits(group)
                     if group.state.last_epoch == state.last_epoch:
                         break
                     continue  # the group has assigned other partitions meanwhile
-                nothing_since = nothing_since or time.monotonic()
-                if time.monotonic() - nothing_since > _NO_PARTITIONS_S:
-                    raise NoPartitionsError(self._settings.group_id)
-            else:
-                nothing_since = None
+                else:
+                    nothing_since = nothing_since or time.monotonic()
+                    if time.monotonic() - nothing_since > _NO_PARTITIONS_S:
+                        raise NoPartitionsError(self._settings.group_id)
             if deadline.passed:
                 raise self._not_settled()
             self._wait_for_others(group, plannable)

@@ -35,7 +35,7 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "logEnd": (
         "topic → partition → offset",
         "The newest known log end offset; with `read_committed`, before the first open transaction. With "
-        "`availableNow` or `once`, at most that of the start of the run, where the run ends.",
+        "`availableNow`, at most that of the start of the run, where the run ends.",
     ),
     "lag": (
         "topic → partition → number",

@@ -110,7 +110,7 @@ class Query:
         self._control: ControlSocket | None = None
         self._tracker: BatchTracker | None = None
         self._batch: tuple[BatchOffset, State] | None = None  # the newest batch, and the state when it was planned
-        self._has_target = self._once = self._interrupted = False
+        self._has_target = self._interrupted = False
         self._stop_expected_by: Deadline | None = None  # set by a thread of the control socket
         self._warms_up = settings.warm_up
         self._warm_up_began: float | None = None
@@ -118,20 +118,14 @@ class Query:
         self._lag: dict[str, int] = {}
         self._tell_lag_at = Deadline.after(0)
 
-    def fix_target(self, *, once: bool = False) -> None:
-        """List the log ends: a run with ``availableNow`` or ``once`` reads up to them."""
+    def fix_target(self) -> None:
+        """List the log ends: a run with ``availableNow`` reads up to them."""
         # Deliberate: not at the top.  Other queries start sooner without it.
         from pyspark_kafka_group.query.available_now import AvailableNow, log_ends_now
 
         settings = self._settings.group
         self._warms_up, self._has_target = False, True
-        self._planner = AvailableNow(settings, self._watch, log_ends_now(settings, self._watch), once=once)
-
-    def read_all(self) -> None:
-        """Prepare for a trigger that runs once, whose one batch reads what ``availableNow`` would read."""
-        if not self._once:
-            self.fix_target(once=True)
-            self._once = True
+        self._planner = AvailableNow(settings, self._watch, log_ends_now(settings, self._watch))
 
     def latest_offset(self, start: Json, max_rows: int | None) -> Json:
         """Note that everything up to ``start`` is finished, and plan the next batch.
@@ -173,7 +167,6 @@ class Query:
         first = self._group is None
         if first:
             self._warms_up = self._warms_up and not self._triggers_are_far_apart()
-            self._warn_of_late_commit()
         group = self._join(begin, begin.query_id, warms_up=self._warms_up)
         assert self._tracker is not None
         self._tracker.called()
@@ -190,8 +183,7 @@ class Query:
                 self._warm_up_began = time.monotonic()
             if first and not group.held:
                 self._planner.begin(group)
-            # Deliberate: not with `once`, whose only batch would be empty.
-            if group.held or (first and always and not self._once and self._sources.expects_secondary):
+            if group.held or (first and always and self._sources.expects_secondary):
                 end = group.plan({}, always=True)
             else:
                 end = self._planner.next_batch(group, max_rows, always=always)
@@ -215,16 +207,6 @@ class Query:
             _log.debug("%s: offset log: %r", self._settings.client_id, problem)  # a damaged log is Spark's to report
             return False
         return gap_s is not None and gap_s >= _FAR_APART_S
-
-    def _warn_of_late_commit(self) -> None:
-        """Warn of a run with ``once`` whose batch stays uncommitted, because Spark does not report its end."""
-        if self._once and self._settings.checkpoint is None and self._settings.group.start.keeps_offsets:
-            _log.warning(
-                "%s: Spark does not tell the source when the batch of a run with once is finished. The next run "
-                "commits this batch. Until then another member of the group may read it again. Use availableNow, or "
-                "set the option checkpointLocation.",
-                self._settings.client_id,
-            )
 
     def _warn_of_long_warm_up(self) -> None:
         """Warn if the trigger after the warm-up came late, because the query has read nothing until then."""

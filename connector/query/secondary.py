@@ -18,8 +18,7 @@ looks for another one that has answered its own first call and has waited since 
   its next call comes as soon as Spark has written the checkpoint.
 
 The second finding may be wrong if the driver stands still.  Then the next calls show it, and the query ends with an
-error before it has read a record, because the first batch of such a query is empty.  With the trigger ``once`` it is
-not empty, and there are no next calls.
+error before it has read a record, because the first batch of such a query is empty.
 
 Runs in the source process, on its main thread.
 """

@@ -55,9 +55,6 @@ class Query:
     def __init__(self) -> None:
         self.asked: list[Any] = []
 
-    def read_all(self) -> None:
-        self.asked.append("all")
-
     def fix_target(self) -> None:
         self.asked.append("target")
 
@@ -75,6 +72,7 @@ def main() -> None:
 
     from pyspark.sql.types import StructType
 
+    from pyspark_kafka_group.offsets.errors import TriggerError
     from pyspark_kafka_group.source import KafkaGroupDataSource
 
     def engine_schema(of: StructType) -> Any:
@@ -97,8 +95,12 @@ def main() -> None:
     runner.check_support_func(reader, out)
     runner.get_default_read_limit_func(reader, out)
     runner.prepare_for_trigger_available_now_func(reader, out)
-    for limit in (limits.ReadMaxRows(7), limits.ReadAllAvailable(), limits.ReadMinRows(3)):
+    for limit in (limits.ReadMaxRows(7), limits.ReadMinRows(3)):
         reader.latestOffset({}, limit)
+    try:
+        reader.latestOffset({}, limits.ReadAllAvailable())
+    except TriggerError:
+        query.asked.append("refused")
     (flags, length), answers = struct.unpack("!ii", out.getvalue()[:8]), out.getvalue()[8:]
     columns = types.StructType().add("value", types.StringType()).add("headers", engine_schema_of_headers(types))
     sink = KafkaGroupDataSource({"kafka.bootstrap.servers": "x:1", "topic": "t"})

@@ -20,7 +20,7 @@ def test_limits_triggers_and_schemas_of_an_engine_with_a_copy_of_pyspark() -> No
     assert found == {
         "flags": 3,  # a limit for each batch, and availableNow
         "default limit": {"max_rows": 7, "_type": "ReadMaxRows"},
-        "asked": ["target", 7, "all", None, None],
+        "asked": ["target", 7, None, "refused"],
         "batch read": "KafkaGroupBatchReader",
         "writer": "KafkaGroupWriter",
         "stream writer": "KafkaGroupStreamWriter",

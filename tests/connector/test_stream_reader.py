@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_kafka_group import stream_reader
+from pyspark_kafka_group.offsets.errors import TriggerError
 from pyspark_kafka_group.offsets.task_ranges import Task
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import parse
@@ -127,7 +128,7 @@ def test_a_task_without_ranges_leaves_a_client_in_the_cache(
         ({"minOffsetsPerTrigger": "3", "maxOffsetsPerTrigger": "5"}, "5"),
     ],
 )
-def test_a_trigger_that_runs_once_is_told_from_one_without_a_limit(
+def test_the_limit_of_a_batch_is_that_of_the_options(
     reader: KafkaGroupStreamReader, options: dict[str, str], limit: str
 ) -> None:
     settings = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t", **options}
@@ -135,8 +136,14 @@ def test_a_trigger_that_runs_once_is_told_from_one_without_a_limit(
     reader._settings, reader._query = parse(settings), cast(Any, query)
     reader.latestOffset({}, reader.getDefaultReadLimit())
     assert query.calls == [limit]
-    reader.latestOffset({}, ReadAllAvailable())
-    assert query.calls == [limit, "all", "None"]
+
+
+def test_a_trigger_that_runs_once_is_an_error_and_plans_no_batch(reader: KafkaGroupStreamReader) -> None:
+    query = WarmingQuery(0)
+    reader._query = cast(Any, query)
+    with pytest.raises(TriggerError, match="Use trigger\\(availableNow=True\\)"):
+        reader.latestOffset({}, ReadAllAvailable())
+    assert query.calls == []
 
 
 @pytest.mark.parametrize("version", [KafkaGroupStreamReader, OlderStreamReader])

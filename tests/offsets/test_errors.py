@@ -35,6 +35,12 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
     ),
     (errors.SinkTransactionError("Batch 7 is gone."), "Batch 7 is gone."),
     (
+        errors.TriggerError(),
+        "Spark runs this query with the trigger once: you have set it, or you have set availableNow and another source "
+        "of the query does not support that. Use trigger(availableNow=True), and for such another source also set "
+        "spark.sql.streaming.triggerAvailableNowWrapper.enabled to true.",
+    ),
+    (
         errors.UnknownTopicError(["orders", "clicks"]),
         "Option 'subscribe': topic not found: clicks, orders. Create it, correct the name, or give the user of this "
         "query the right READ on it.",
@@ -253,7 +259,7 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
     (errors.AssignmentTimeoutError("nothing in 60 s"), "nothing in 60 s"),
     (
         errors.NoPartitionsError("etl"),
-        "The group 'etl' has assigned no partition to this run with availableNow or once. Other members have all "
+        "The group 'etl' has assigned no partition to this run with availableNow. Other members have all "
         "partitions, and read them, because the group has at least as many members as partitions. Start fewer "
         "members, or add partitions. kafka-consumer-groups --describe --members shows the members.",
     ),

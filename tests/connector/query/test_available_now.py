@@ -35,9 +35,6 @@ class Run:
         self.watch.ends = {tp: Offset(end + 50) for tp, end in target.items()}  # more records have come since
         self.planner = AvailableNow(SETTINGS, cast(LogWatch, self.watch), self.target)
 
-    def has_one_batch(self) -> None:
-        self.planner = AvailableNow(SETTINGS, cast(LogWatch, self.watch), self.target, once=True)
-
     def plan(self, *, always: bool = False) -> BatchOffset | None:
         return self.planner.next_batch(cast(Membership, self.group), None, always=always)
 
@@ -83,34 +80,6 @@ def test_a_run_that_has_read_its_share_waits_for_what_others_give_back(run: Run)
     run.group.assigned_later = [{A: 10}, {A: 10, B: 5}]
     assert run.plan() is END
     assert run.group.planned == [{B: "[5, 20)"}]
-
-
-@pytest.mark.parametrize("always", [False, True])
-@pytest.mark.parametrize("position", [3, 10])
-def test_the_only_batch_waits_for_the_whole_share(run: Run, always: bool, position: int) -> None:
-    """Regression: a run with `once` left out the partitions that others still had to give it, or read nothing."""
-    run.has_one_batch()
-    run.group.own({A: position})
-    run.group.assigned_later = [{A: position}, {A: position, B: 5}]
-    assert run.plan(always=always) is END
-    assert run.group.planned == [{A: "[3, 10)", B: "[5, 20)"} if position == 3 else {B: "[5, 20)"}]
-
-
-def test_the_only_batch_waits_for_a_log_end_that_goes_back_for_a_moment(run: Run) -> None:
-    run.has_one_batch()
-    run.group.own({A: 3, B: 5})
-    looks = iter([8, 8, 60])
-    run.watch.look = lambda _: {A: Offset(next(looks)), B: Offset(70)}  # type: ignore[method-assign,assignment]
-    assert run.plan() is END
-    assert run.group.planned == [{A: "[3, 10)", B: "[5, 20)"}]
-
-
-def test_the_only_batch_waits_for_partitions_of_which_it_is_not_known(run: Run) -> None:
-    run.has_one_batch()
-    run.group.own({A: 3, B: 5})
-    run.watch.changes = [Changes(unsure={A})] * 3
-    assert run.plan() is END
-    assert run.group.planned == [{A: "[3, 10)", B: "[5, 20)"}]
 
 
 @pytest.mark.parametrize("always", [False, True])
@@ -217,14 +186,8 @@ def test_a_run_that_had_partitions_and_has_given_them_to_others_ends(run: Run) -
     assert run.plan() is None
 
 
-@pytest.mark.parametrize("once", [False, True])
 @pytest.mark.parametrize("answers", [False, True])
-def test_a_group_that_does_not_settle_is_an_error_in_the_end(
-    run: Run, now: SimpleNamespace, answers: bool, once: bool
-) -> None:
-    if once:
-        run.has_one_batch()
-        run.group.own({A: 3})
+def test_a_group_that_does_not_settle_is_an_error_in_the_end(run: Run, now: SimpleNamespace, answers: bool) -> None:
     run.group.answers, run.group.settled = answers, False
     with pytest.raises(AssignmentTimeoutError, match="'etl' has not given each partition"):
         run.plan()
@@ -283,12 +246,9 @@ def test_a_run_does_not_end_while_the_start_of_a_partition_is_unknown(run: Run) 
     assert run.group.planned == [{B: "[5, 20)"}]
 
 
-@pytest.mark.parametrize("once", [False, True])
-def test_a_log_that_stays_shorter_is_an_error_after_10_s(run: Run, now: SimpleNamespace, once: bool) -> None:
+def test_a_log_that_stays_shorter_is_an_error_after_10_s(run: Run, now: SimpleNamespace) -> None:
     """Regression: the run succeeded, although records that it was to read were gone."""
-    if once:
-        run.has_one_batch()
-    run.group.own({A: 3, B: 5 if once else 20})
+    run.group.own({A: 3, B: 20})
     run.watch.ends[A] = Offset(3)
     with pytest.raises(DataLossError, match=r"orders-0: offsets \[3, 10\) are beyond the end of the log, 3"):
         run.plan()
@@ -309,16 +269,6 @@ def test_without_fail_on_data_loss_it_ends_the_run_with_a_warning(
         "without the records in between. If they come back, the next run reads them. Check the broker's log for an "
         "unclean leader election."
     ]
-
-
-def test_without_fail_on_data_loss_the_only_batch_reads_the_rest(run: Run, now: SimpleNamespace) -> None:
-    settings = replace(SETTINGS, start=replace(SETTINGS.start, fail_on_data_loss=False))
-    run.planner = AvailableNow(settings, cast(LogWatch, run.watch), run.target, once=True)
-    run.group.own({A: 3, B: 5})
-    run.watch.ends[A] = Offset(8)
-    assert run.plan() is END
-    assert 1010 < now.s < 1011
-    assert run.group.planned == [{A: "[3, 8)", B: "[5, 20)"}]
 
 
 def test_a_deleted_topic_has_nothing_left_to_read(run: Run) -> None:

@@ -22,7 +22,7 @@ from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.control.client import ask_for_report, ask_to_stop
 from pyspark_kafka_group.coordinator.handover.inputs import Lose
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
-from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
+from pyspark_kafka_group.coordinator.membership import StoppingError
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, AuthenticationError, ConfigurationError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -421,7 +421,7 @@ def test_a_warm_up_that_has_cost_a_long_trigger_is_reported(
     assert "set the option warmUp to false" in caplog.text
 
 
-@pytest.mark.parametrize("why", ["alone", "undecided", "unknown", "refused", "off", "once"])
+@pytest.mark.parametrize("why", ["alone", "undecided", "unknown", "refused", "off", "availableNow"])
 def test_a_query_that_has_nothing_to_wait_for_joins_at_once(
     spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
@@ -439,9 +439,8 @@ def test_a_query_that_has_nothing_to_wait_for_joins_at_once(
     partitions = (0,) if why == "undecided" else (0, 1)
     known = {TopicPartition("orders", n): CommittedOffset(Offset(0), None, "") for n in partitions}
     monkeypatch.setattr(GroupOffsets, "committed_offsets", lambda *_, **__: Answers(known, {}))
-    if why == "once":
-        monkeypatch.setattr(Membership, "is_stable", lambda *_: True)
-        spark.query.read_all()
+    if why == "availableNow":
+        spark.query.fix_target()
     if why == "off":
         spark.query._warms_up = parse({**OPTIONS, "warmUp": "false"}).warm_up
     assert spark.poll()
@@ -449,19 +448,13 @@ def test_a_query_that_has_nothing_to_wait_for_joins_at_once(
     assert spark.query.warming_tasks == 0
 
 
-@pytest.mark.parametrize("once", [False, True])
-def test_the_first_batch_beside_an_equal_source_is_empty_unless_it_is_the_only_one(
-    spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, once: bool
+def test_the_first_batch_beside_an_equal_source_is_empty(
+    spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regression: a run with `once` of a stream that is joined with itself read nothing."""
     produce(0)
     monkeypatch.setattr(Sources, "expects_secondary", property(lambda _: True))
-    monkeypatch.setattr(Membership, "is_stable", lambda *_: True)
-    if once:
-        spark.query.read_all()
     assert spark.poll()
-    assert spark.ranges() == ({0: "[0, 1)"} if once else {})
-    assert ("The next run commits this batch" in caplog.text) == once
+    assert spark.ranges() == {}
 
 
 def test_calls_are_short_while_the_query_runs_batches_of_its_other_sources(
