@@ -25,7 +25,7 @@ from typing import Any
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query.query import Query
-from pyspark_kafka_group.query.secondary import Sources
+from pyspark_kafka_group.query.second_source import SourceCheck
 
 TRIGGER_S = 1.0
 """The default time between two batches of a member."""
@@ -46,7 +46,7 @@ class GroupMember:
         self.problem: Exception | None = None
         log = folder / f"{name}.jsonl"
         settings = parse({**options, "kafka.client.id": name, "eventLog": str(log)})
-        self._query = Query(settings, Sources(settings, name, time.monotonic()))
+        self._query = Query(settings, SourceCheck(settings, time.monotonic()))
         self._joined = False
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

@@ -6,9 +6,7 @@ Kafka.
 
 from __future__ import annotations
 
-import hashlib
 import uuid
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -22,7 +20,6 @@ from pyspark.sql.types import StructType
 
 from pyspark_kafka_group.columns.schema import own_schema, spark_schema, to_arrow
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
-from pyspark_kafka_group.offsets.redaction import is_secret
 from pyspark_kafka_group.options.settings import Settings, parse
 from pyspark_kafka_group.stream_reader import RefusedStreamReader, StreamReader
 
@@ -99,9 +96,7 @@ class KafkaGroupDataSource(DataSource):
             row_filter = _row_filter(settings, schema)
         except KafkaGroupError as problem:
             return RefusedStreamReader(problem)
-        # Deliberate: not the id of the instance.  Spark Connect makes an instance for each place where a query uses one
-        # load(), so only the options show that two sources read the same.
-        return _stream_reader()(settings, typed, row_filter, fingerprint=_fingerprint(self.options))
+        return _stream_reader()(settings, typed, row_filter)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader that has not connected to the cluster yet.
@@ -158,12 +153,6 @@ class KafkaGroupDataSource(DataSource):
         """Return the option ``show``, the view of a group to read, if it is set."""
         shown = next((value for key, value in self.options.items() if key.lower() == "show"), None)
         return None if shown is None else shown.strip().lower()
-
-
-def _fingerprint(options: Mapping[str, str]) -> str:
-    """Return a text that is the same for equal options.  Secrets do not count, because files contain the text."""
-    shown = sorted((key.lower(), value) for key, value in options.items() if not is_secret(key))
-    return hashlib.sha256(repr(shown).encode()).hexdigest()
 
 
 def _stream_reader() -> type[StreamReader]:

@@ -94,8 +94,6 @@ class StreamReader(SentToWorkers, DataSourceStreamReader):
 
     Attributes
     ----------
-    joins_sources : bool
-        Whether two sources with the same options may read the same batches.
     patient : bool
         Whether the first batch also waits for partitions that other members may still give to this query.
 
@@ -107,11 +105,8 @@ class StreamReader(SentToWorkers, DataSourceStreamReader):
         How keys and values are decoded; None if they stay bytes.
     where : RowFilter or None
         Which records become rows; None for all.
-    fingerprint : str
-        Identifies the options.  All sources that Spark makes of one ``load()`` have the same one.
     """
 
-    joins_sources = True
     patient = False
 
     def __init__(
@@ -119,13 +114,10 @@ class StreamReader(SentToWorkers, DataSourceStreamReader):
         settings: Settings,
         typed: TypedReading | None = None,
         where: RowFilter | None = None,
-        *,
-        fingerprint: str = "",
     ) -> None:
         self._settings = settings
         self._typed = typed
         self._where = where
-        self._fingerprint = fingerprint
         self._created_at = time.monotonic()  # before Spark calls any source of the query
         self._query: Query | None = None
         self._in_call = False
@@ -169,11 +161,11 @@ class StreamReader(SentToWorkers, DataSourceStreamReader):
             gc.set_threshold(_OBJECTS_BEFORE_GC, *gc.get_threshold()[1:])
             # Deliberate: not at the top.  Executors do not need it, and each worker would take 50 ms to import it.
             from pyspark_kafka_group.query.query import Query
-            from pyspark_kafka_group.query.secondary import Sources
+            from pyspark_kafka_group.query.second_source import SourceCheck
 
             prepare_source_process(self._interrupt, self.stop)
-            sources = Sources(self._settings, self._fingerprint, self._created_at, joins=self.joins_sources)
-            self._query = Query(self._settings, sources, patient=self.patient)
+            check = SourceCheck(self._settings, self._created_at)
+            self._query = Query(self._settings, check, patient=self.patient)
         self._query.check_running()
         self._in_call = True
         try:

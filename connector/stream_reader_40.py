@@ -25,10 +25,6 @@ Json = dict[str, Any]
 class OlderStreamReader(StreamReader):
     """The stream reader of one query.  The parameters are those of :class:`.StreamReader`."""
 
-    # Deliberate: Spark does not announce all sources of a query before it asks the first one for a batch.  A source
-    # that wrongly followed one of another query would find that out only after it had read that query's records.
-    joins_sources = False
-
     # Deliberate: with every trigger.  A run with availableNow looks like any other here.  It has one batch, and
     # would end without a record if other members had not given partitions back by then.  A continuous query loses
     # little: without partitions it can read nothing.  It waits only until it has one, until the group has settled, or
@@ -40,12 +36,10 @@ class OlderStreamReader(StreamReader):
         settings: Settings,
         typed: TypedReading | None = None,
         where: RowFilter | None = None,
-        *,
-        fingerprint: str = "",
     ) -> None:
         # Deliberate: no warm-up.  A trigger that runs once looks like any other here, and would run only the empty
         # batch.
-        super().__init__(replace(settings, warm_up=False), typed, where, fingerprint=fingerprint)
+        super().__init__(replace(settings, warm_up=False), typed, where)
         self._order = CallOrder()
 
     # Spark makes a new process for each run of a query, and unpickles the reader there or makes it anew.  So the order

@@ -186,7 +186,7 @@ def test_union_of_one_stream_with_itself_has_each_record_twice(
     options: dict[str, str],
     tmp_path: Path,
 ) -> None:
-    """Regression: the server makes two sources of the stream, and the second one was refused as another `load()`."""
+    """Regression: the server made two sources of the stream.  Spark 4.3.0 makes one."""
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
     file, rows = tmp_path / "client.json", tmp_path / "rows"

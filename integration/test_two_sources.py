@@ -127,126 +127,47 @@ def test_join_of_one_stream_with_itself_has_all_pairs_if_one_side_is_renamed(
         assert found.rows == expected(name, 1)
 
 
+def _joined(one: DataFrame, other: DataFrame) -> DataFrame:
+    return one.alias("a").join(other.alias("b"), expr("a.value = b.value")).select("a.*")
+
+
 @either_protocol
-def test_join_of_one_stream_with_itself_has_all_pairs(kafka: Kafka, topic: TopicFactory, collect: Collect) -> None:
+@pytest.mark.parametrize("made", ["join", "loads"])
+def test_a_second_source_of_one_group_and_topic_is_refused_and_the_way_out_works(
+    kafka: Kafka, topic: TopicFactory, group: str, collect: Collect, made: str
+) -> None:
     """Regression: each side owned different partitions, so the join had no pairs."""
     name = filled(kafka, topic)
 
     def stream(load: Load) -> DataFrame:
-        one = load(name)
-        return one.alias("a").join(one.alias("b"), expr("a.value = b.value")).select("a.*")
+        if made == "join":
+            one = load(name)
+            return _joined(one, one)
+        return load(name).union(load(name, startingOffsets="latest").filter("offset >= 5"))
 
     for found in collect(stream):
-        found.run_until(40)
-        assert found.rows == expected(name, 1)
-
-
-@pytest.mark.parametrize("named", ["kafka.group.id", "groupIdPrefix"])
-def test_the_sides_of_a_join_with_itself_are_one_source_with_each_trigger_and_group(
-    spark: SparkSession, kafka: Kafka, topic: TopicFactory, group: str, tmp_path: Path, named: str
-) -> None:
-    """Regression: with `groupIdPrefix` each side had a group of its own."""
-    name = filled(kafka, topic)
-    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "startingOffsets": "earliest"}
-    one = spark.readStream.format("kafka-group").options(**options, **{named: group}).load()
-    pairs = one.alias("a").join(one.alias("b"), expr("a.value = b.value")).select("a.*")
-    found = Collected(pairs, tmp_path / "checkpoint", availableNow=True)
-    found.run_until(40)
-    assert found.rows == expected(name, 1)
-    assert found.query.awaitTermination(60)
-    progress = found.query.lastProgress
-    assert progress is not None
-    assert len({source.endOffset for source in progress.sources}) == 1, "one offset for both sides"
-
-
-@either_protocol
-def test_one_stream_may_be_joined_with_itself_twice(
-    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, tmp_path: Path
-) -> None:
-    """This test uses only `availableNow`.  The tests of a single join use both triggers."""
-    name = filled(kafka, topic)
-    stream = pipeline(name).load()
-    pairs = stream.alias("a").join(stream.alias("b"), expr("a.value = b.value")).select("a.*")
-    thrice = pairs.alias("c").join(stream.alias("d"), expr("c.value = d.value")).select("c.*")
-    found = Collected(thrice, tmp_path / "checkpoint", availableNow=True)
-    try:
-        found.run_until(40)
-    finally:
-        found.query.stop()
-    assert found.rows == expected(name, 1)
-
-
-@either_protocol
-def test_join_with_itself_goes_on_after_a_failure_and_beside_another_member(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, spark: SparkSession, tmp_path: Path
-) -> None:
-    """Both sides replay the same batch, and read the same partitions after some have moved."""
-    name = filled(kafka, topic)
-    fail_in: set[int] = {1}
-    rows: dict[int, Counter[tuple[str, int, int]]] = {}
-
-    def take(batch: DataFrame, batch_id: int) -> None:
-        rows[batch_id] = Counter((row.topic, row.partition, row.offset) for row in batch.collect())
-        if batch_id in fail_in:
-            fail_in.clear()
-            raise RuntimeError("the sink fails")
-
-    def start() -> StreamingQuery:
-        stream = pipeline(name).load()
-        joined = stream.alias("a").join(stream.alias("b"), expr("a.value = b.value"))
-        writer = joined.selectExpr("a.topic", "a.partition", "a.offset").writeStream.foreachBatch(take)
-        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-
-    def delivered() -> Counter[tuple[str, int, int]]:
-        return sum(rows.values(), Counter())
-
-    query = start()
-    with pytest.raises(StreamingQueryException, match="the sink fails"):
-        query.awaitTermination(120)
-    failed = rows.pop(1)
-    query = start()
-    wait_for(lambda: delivered().total() >= 40, "all records")
-    assert rows[1] == failed
-    other = pipeline(name, name="other").start()
-    try:
-        other.wait_for_ownership(2)
-        produce(kafka.bootstrap_servers, name, dict.fromkeys(range(4), 10), start=10)
-        wait_for(lambda: delivered().total() + len(other.rows) >= 80, "all records")
-        assert query.exception() is None
-        wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(4)) == 0, "lag 0")
-        found = delivered() + Counter((row.topic, row.partition, row.offset) for row in other.rows)
-        assert found == {(name, partition, offset): 1 for partition in range(4) for offset in range(20)}
-        assert len(other.rows) == 20
-    finally:
-        query.stop()
-        other.stop()
-
-
-@either_protocol
-def test_union_of_two_equal_streams_has_each_record_twice(
-    kafka: Kafka, topic: TopicFactory, group: str, collect: Collect
-) -> None:
-    """Spark Connect makes two equal streams of one, so two `load()` with the same options are one."""
-    name = filled(kafka, topic)
-    for found in collect(lambda load: load(name).union(load(name).filter("offset >= 0"))):
-        found.run_until(80)
-        assert found.rows == expected(name, 2)
-    all_committed(kafka, group, name)
-
-
-@either_protocol
-def test_two_streams_of_one_group_and_topic_with_other_options_are_refused(
-    kafka: Kafka, topic: TopicFactory, group: str, collect: Collect
-) -> None:
-    name, other = filled(kafka, topic), {"startingOffsets": "latest"}
-    for found in collect(lambda load: load(name).union(load(name, **other).filter("offset >= 5"))):
         with pytest.raises(StreamingQueryException) as failed:
             assert found.query.awaitTermination(60), "it is not refused"
-        assert f"two load() of this query read the same topics ({name}) in the group '{group}" in str(failed.value)
-        assert "Give both the same options, or give each load() a group of its own." in str(failed.value)
+        assert f"two sources of this query read the same topics ({name}) in the group '{group}" in str(failed.value)
+        assert "Use two load(), each with a group of its own" in str(failed.value)
         assert not found.rows
     for one in groups(group):
         wait_for(lambda one=one: not members(kafka.bootstrap_servers, one), "the first has left", timeout_s=20)  # type: ignore[misc]
+
+
+@either_protocol
+@pytest.mark.parametrize("named", ["kafka.group.id", "groupIdPrefix"])
+def test_join_of_two_loads_with_a_group_each_has_all_pairs(
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory, group: str, protocol: str, tmp_path: Path, named: str
+) -> None:
+    name = filled(kafka, topic)
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "startingOffsets": "earliest"}
+    reader = spark.readStream.format("kafka-group").options(**options).option("kafka.group.protocol", protocol)
+    one, other = (reader.option(named, f"{group}-{side}").load() for side in ("a", "b"))
+    found = Collected(_joined(one, other), tmp_path / "checkpoint", availableNow=True)
+    found.run_until(40)
+    assert found.rows == expected(name, 1)
+    assert found.query.awaitTermination(60)
 
 
 @either_protocol

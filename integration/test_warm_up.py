@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import expr
 
 from integration.cluster import members, produce
 from integration.pipelines import PATIENCE_S, Pipeline, assert_exactly_once, assert_orderly, wait_for
 from integration.spark_fixtures import either_protocol
-from integration.test_two_sources import Collected
 from pyspark_kafka_group.stores import OffsetTable, into
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
@@ -156,27 +154,3 @@ def test_a_query_that_fails_while_it_warms_up_has_never_been_in_the_group(
     produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=5)
     wait_for(lambda: len(first.rows) + len(second.rows) == 20, "all is read")
     assert_exactly_once([*first.rows, *second.rows], {(name, 0): 10, (name, 1): 10})
-
-
-@either_protocol
-def test_two_sources_of_one_query_warm_up_together(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, tmp_path: Path
-) -> None:
-    name = topic(2)
-    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
-    first = pipeline(name, name="first").start()
-    first.wait_for_rows(10)
-    second = pipeline(name, name="second")
-    stream = second.load()
-    joined = stream.alias("a").join(stream.alias("b"), expr("a.value = b.value")).select("a.*")
-    both = Collected(joined, tmp_path / "both")
-    try:
-        second.wait_for_ownership(1)
-        produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=5)
-        both.run_until(5)
-        wait_for(lambda: len(first.rows) == 15, "the first has read the rest")
-    finally:
-        both.query.stop()
-    assert {*both.rows.values()} == {1}, "each record is joined with itself"
-    assert len(both.rows) == 5
-    assert [event["event"] for event in second.events("warming", "joined")] == ["warming", "joined"]

@@ -440,7 +440,6 @@ order of Spark's calls. Applications on all versions can share one group. These 
 | `latestOffset` in the progress | shows the end of the batch, not lag and assignment | `pyspark_kafka_group.metrics` asks the source process, and `kafka-group describe` the cluster |
 | warm-up | There is none: the query joins its group at once. Its first batch waits for a partition, as above | |
 | Ctrl-C while the program waits in `awaitTermination()` | PySpark's own handler may break the connection to its JVM. The next start then repeats the running batch | `pyspark_kafka_group.run_until_signal(query)` |
-| a stream joined with itself, neither side renamed; a stream used twice with Spark Connect | The query ends with an error | rename one side (`toDF`), or use two `load()` with two groups |
 | `spark.sql.streaming.triggerAvailableNowWrapper.enabled=true` | A run with `availableNow` ends with an error, before it reads anything. The default is false | leave it |
 
 ## Sail

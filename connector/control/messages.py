@@ -53,16 +53,13 @@ class Source:
 def sources_of(progress: str) -> list[Source]:
     """Return the ``kafka-group`` sources in a progress, which is JSON text."""
     found = []
-    named = []
     for source in json.loads(progress)["sources"]:
         latest, end = json_object(source.get("latestOffset")), json_object(source.get("endOffset"))
         if latest is not None and isinstance(latest.get("control"), str):
             found.append(Source(address=latest["control"], end=end))
         elif (query := query_of(end)) is not None:
-            named.append(Source(address=query, end=end))
-    # A secondary source reads the batches of another source of the query, and has no socket.
-    known = {query_of(source.end) for source in found}
-    return found + [source for source in named if source.address not in known]
+            found.append(Source(address=query, end=end))
+    return found
 
 
 def has_only_others(progress: str) -> bool:

@@ -30,8 +30,7 @@ from pyspark_kafka_group.query.batch_tracker import BatchTracker
 from pyspark_kafka_group.query.log_watch import LogWatch
 from pyspark_kafka_group.query.process import ENDED
 from pyspark_kafka_group.query.progress_report import Reporter
-from pyspark_kafka_group.query.secondary import Sources
-from pyspark_kafka_group.query.source_notes import LATEST_OFFSET, PARTITIONS
+from pyspark_kafka_group.query.second_source import SourceCheck
 from pyspark_kafka_group.query.stream_planner import StreamPlanner
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.types import Address
@@ -83,8 +82,8 @@ class Query:
     ----------
     settings : Settings
         The parsed options.
-    sources : Sources
-        The sources of the query.  A secondary source reads the batches that the primary source plans.
+    source_check : SourceCheck
+        Refuses a second source of the query that would be another member of its group.
     patient : bool
         Whether the first batch also waits for partitions that other members may still give to this query.
 
@@ -94,11 +93,11 @@ class Query:
         If the topic for dead letters does not exist.
     """
 
-    def __init__(self, settings: Settings, sources: Sources, *, patient: bool = False) -> None:
+    def __init__(self, settings: Settings, source_check: SourceCheck, *, patient: bool = False) -> None:
         if settings.formats is not None and settings.formats.dead_letter_topic is not None:
             require_dead_letter_topic(settings.group.properties, settings.formats.dead_letter_topic)
         self._settings = settings
-        self._sources = sources
+        self._source_check = source_check
         self._group: Membership | None = None
         self._reporter: Reporter | None = None
         self._client_id = ""
@@ -147,19 +146,15 @@ class Query:
         KafkaGroupError
             If the query cannot continue.
         """
-        with self._sources.call(LATEST_OFFSET, self._texts.read(start).query_id):
-            if self._sources.secondary:
-                return self._sources.end_after(start)
+        with self._source_check.call(self._texts.read(start).query_id):
             try:
-                end = self._latest_offset(start, max_rows)
+                return self._latest_offset(start, max_rows)
             except StoppingError:
                 if self._has_target:
                     self.check_running()  # Spark would take the answer for the end of the run
                 self._check_not_abandoned()
                 time.sleep(_STOPPING_PAUSE_S)
-                end = start  # the query is being stopped and plans no batch
-            self._sources.planned(start, end)
-            return end
+                return start  # the query is being stopped and plans no batch
 
     def _latest_offset(self, start: Json, max_rows: int | None) -> Json:
         self._event_log.activity.note_call()
@@ -183,7 +178,7 @@ class Query:
                 self._warm_up_began = time.monotonic()
             if first and not group.held:
                 self._planner.begin(group)
-            if group.held or (first and always and self._sources.expects_secondary):
+            if group.held:
                 end = group.plan({}, always=True)
             else:
                 end = self._planner.next_batch(group, max_rows, always=always)
@@ -238,17 +233,13 @@ class Query:
         After a restart, this may be the first call: Spark repeats the batch that it has logged but not finished.
         """
         logged = self._texts.read(end)
-        with self._sources.call(PARTITIONS, logged.query_id) as first:
-            if self._sources.secondary:
-                return self._sources.ranges_of(end)
+        with self._source_check.call(logged.query_id):
             ranges = self._running_ranges(start, logged)
             if self._group is not None and (self._batch is None or self._batch[0] != logged):
                 # Not the state when the sink asks: a partition may have moved, or start anew, while the batch runs.
                 self._batch = logged, self._group.state
                 if self._control is not None:
                     self._control.keep_address()
-            if first:
-                self._sources.planned(start, end, ranges)
             return ranges
 
     def _running_ranges(self, start: Json, logged: BatchOffset) -> Mapping[TopicPartition, OffsetRange]:
@@ -289,7 +280,7 @@ class Query:
 
     def finish(self, end: Json) -> None:
         """Note that the batch that ends at ``end`` is finished.  Spark calls this when it logs the next batch."""
-        with self._sources.call(), contextlib.suppress(StoppingError):
+        with contextlib.suppress(StoppingError):
             if self._group is None:
                 return
             if self._group.state.batch is None:
@@ -338,7 +329,7 @@ class Query:
 
     def stop(self) -> None:
         """Let the outstanding commit end and leave the group.  May be called more than once."""
-        self._sources.close()
+        self._source_check.close()
         try:
             if self._tracker is not None:
                 self._tracker.look()  # without this, other members would repeat a batch finished since the last call

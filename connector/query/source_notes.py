@@ -1,8 +1,9 @@
 """Notes that the source processes of one JVM leave for each other, one small file per process.
 
 Spark makes a process for each source of a query and does not say which query it belongs to.  The processes only know
-when Spark calls them.  :mod:`~pyspark_kafka_group.query.secondary` uses these notes to find two sources of one query.
-The files are in a folder that only this user may enter.  The name of each file is the id of the process that writes it.
+when Spark calls them.  :mod:`~pyspark_kafka_group.query.second_source` uses these notes to find two sources of one
+query.  The files are in a folder that only this user may enter.  The name of each file is the id of the process that
+writes it.
 """
 
 from __future__ import annotations
@@ -17,31 +18,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.options.settings import Settings
 
 _log = logging.getLogger(__name__)
-
-LATEST_OFFSET = "latestOffset"
-PARTITIONS = "partitions"
-
-Json = dict[str, Any]
-
-
-class PlannedBatch(NamedTuple):
-    """The newest batch of a source.
-
-    Attributes
-    ----------
-    start, end : dict
-        Its offsets in Spark's log.
-    ranges : list of (topic, partition, start, until), or None
-        The ranges of a repeated batch, which may read less than ``end`` says.  None for other batches.
-    """
-
-    start: Json
-    end: Json
-    ranges: list[tuple[str, int, Offset, Offset]] | None = None
 
 
 class Note(NamedTuple):
@@ -51,12 +30,11 @@ class Note(NamedTuple):
     ----------
     pid, parent : int
         The ids of the source process and of Spark's JVM.
-    fingerprint : str
-        Identifies the options of the source.
     servers : list of str
         The option ``kafka.bootstrap.servers``.
-    group : str
-        The option ``kafka.group.id``.
+    group : str or None
+        The option ``kafka.group.id``.  None if the user has named no group: then each source has a group of its own,
+        or none, and reads everything.
     topics : list of str
         The topics of ``subscribe``, or the partitions of ``assign``.
     pattern : str or None
@@ -73,19 +51,12 @@ class Note(NamedTuple):
         The number of calls since the first one for a batch, including that one and the running one.
     running : bool
         Whether a call is running.
-    asked : str or None
-        The newest call for a batch: ``LATEST_OFFSET`` or ``PARTITIONS``.
-    primary : int or None
-        The process id of the primary source, if this is a secondary source.
-    planned : PlannedBatch or None
-        The newest batch of a primary source.
     """
 
     pid: int
     parent: int
-    fingerprint: str
     servers: list[str]
-    group: str
+    group: str | None
     topics: list[str]
     pattern: str | None
     checkpoint: str | None
@@ -94,13 +65,10 @@ class Note(NamedTuple):
     query_id: str | None = None
     calls: int = 0
     running: bool = False
-    asked: str | None = None
-    primary: int | None = None
-    planned: PlannedBatch | None = None
 
     def shared_topics(self, other: Note) -> list[str]:
         """Return the topics, or the pattern, that both read as members of one group.  Two patterns must be equal."""
-        if self.group != other.group or not set(self.servers) & set(other.servers):
+        if self.group is None or self.group != other.group or not set(self.servers) & set(other.servers):
             return []
         if self.pattern is not None and other.pattern is not None:
             return [self.pattern] if self.pattern == other.pattern else []
@@ -113,12 +81,6 @@ class Note(NamedTuple):
         """Return whether the source subscribes to ``topic``."""
         return topic in self.topics if self.pattern is None else re.fullmatch(self.pattern, topic) is not None
 
-    def may_be_in_one_query_with(self, other: Note) -> bool:
-        """Return whether Spark may have created both for one query."""
-        if self.parent != other.parent or self.pid == other.pid:
-            return False
-        return None in (self.checkpoint, other.checkpoint) or self.checkpoint == other.checkpoint
-
     def may_come_before(self, other: Note) -> bool:
         """Return whether Spark may have asked this source, and then ``other``, for the first batch of one query.
 
@@ -126,7 +88,9 @@ class Note(NamedTuple):
         second source after the first one has answered, and before it calls the first one again.
         """
         return (
-            self.may_be_in_one_query_with(other)
+            self.parent == other.parent
+            and self.pid != other.pid
+            and (None in (self.checkpoint, other.checkpoint) or self.checkpoint == other.checkpoint)
             and self.first_at is not None
             and self.first_at >= other.created_at
             and self.query_id == other.query_id
@@ -142,8 +106,6 @@ class Notes:
     ----------
     settings : Settings
         The parsed options.
-    fingerprint : str
-        Identifies the options of the source.
     created_at : float
         When Spark created this source, in seconds of the monotonic clock.
     folder : Path, optional
@@ -157,16 +119,14 @@ class Notes:
         Whether this source can leave notes.
     """
 
-    def __init__(self, settings: Settings, fingerprint: str, created_at: float, folder: Path | None = None) -> None:
+    def __init__(self, settings: Settings, created_at: float, folder: Path | None = None) -> None:
         group = settings.group
         self.usable = True
         self.own = Note(
             pid=os.getpid(),
             parent=os.getppid(),
-            fingerprint=fingerprint,
             servers=sorted(name.strip() for name in group.properties["bootstrap.servers"].split(",")),
-            # If the user has named no group, each query has a group of its own, or none, and reads everything.
-            group=f"{group.group_id}-{fingerprint}" if group.made_up else group.group_id,
+            group=None if group.made_up else group.group_id,
             # Partitions that the user assigns compete with the same partitions only.
             topics=[str(tp) for tp in group.partitions] or sorted(group.topics),
             pattern=group.pattern,
@@ -213,8 +173,6 @@ class Notes:
             note = Note(*json.loads(self._file(pid).read_text()))
         except (OSError, ValueError, TypeError):
             return None
-        if note.planned is not None:
-            note = note._replace(planned=PlannedBatch(*note.planned))
         return note if runs(pid) else None
 
     def close(self) -> None:

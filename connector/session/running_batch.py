@@ -89,7 +89,7 @@ def running_batch(batch: DataFrame, batch_id: int, checkpoint: str | None) -> Ru
     ours = [end for end in ends if _is_ours(end.document)]
     if not ours:
         return None
-    by_query = {end.document["query"]: end for end in ours}  # one load() may be several sources, of one query id
+    by_query = {end.document["query"]: end for end in ours}  # a union of one stream scans its source twice
     ranges: dict[TopicPartition, ReadRange] = {}
     for query, end in by_query.items():
         if not end.new:

@@ -75,16 +75,6 @@ def test_wrong_options_of_a_stream_are_the_only_error(
     reader.stop()
 
 
-def test_equal_streams_of_one_query_are_one_load() -> None:
-    """Regression: with Spark Connect, the union of a stream with itself was refused as two load() of one group."""
-    one = stream()._fingerprint
-    assert stream()._fingerprint == one
-    assert stream(startingOffsets="earliest")._fingerprint != one
-    login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "etl"}
-    old, new = (stream(**login, **{"kafka.sasl.password": password}) for password in "ab")
-    assert old._fingerprint == new._fingerprint
-
-
 def test_each_batch_load_has_a_plan_of_its_own() -> None:
     """A second `load()` reads the newest records."""
     one, two = (KafkaGroupDataSource(RECORDS) for _ in range(2))

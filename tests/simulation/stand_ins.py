@@ -91,19 +91,11 @@ class NoSocket:
 
 
 class OnlySource:
-    """Replaces :class:`Sources`: no query has a second source."""
-
-    secondary = expects_secondary = False
-
-    def __init__(self) -> None:
-        self._first = True
+    """Replaces :class:`SourceCheck`: no query has a second source."""
 
     @contextmanager
-    def call(self, asked: str | None = None, query_id: str | None = None) -> Iterator[bool]:
-        first, self._first = self._first, False
-        yield first
-
-    def planned(self, *_: object) -> None: ...
+    def call(self, query_id: str | None) -> Iterator[None]:
+        yield
 
     def close(self) -> None: ...
 

@@ -266,13 +266,6 @@ def test_our_sources_are_found_with_their_ends_among_others(as_text: bool) -> No
     ]
 
 
-def test_a_source_that_shares_the_batches_of_another_one_is_found_once() -> None:
-    """The secondary source of a self-join has the offsets of the primary source, and no socket."""
-    end = {"query": "a", "topics": {}}
-    sources = [{"endOffset": end, "latestOffset": {"control": "/tmp/a"}}, {"endOffset": end, "latestOffset": None}]
-    assert sources_of(json.dumps({"sources": sources})) == [Source(address="/tmp/a", end=end)]
-
-
 def test_a_batch_that_ran_again_is_enough_to_find_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its progress has no `latestOffset`.
 

@@ -32,15 +32,16 @@ from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.options.settings import parse
-from pyspark_kafka_group.query import process, query, secondary
+from pyspark_kafka_group.query import process, query, second_source
+from pyspark_kafka_group.query.stream_planner import StreamPlanner
 from pyspark_kafka_group.stream_reader_42 import KafkaGroupStreamReader
 from tests.coordinator.fakes import FakeOffsets
 from tests.coordinator.machine import A, info
 from tests.coordinator.test_group_thread import FakeCommits, FakeMember
 
-TRACED = {module.__file__ for module in (stream_reader, stream_reader_42, query, secondary, membership, process)} | {
-    __file__
-}
+TRACED = {
+    module.__file__ for module in (stream_reader, stream_reader_42, query, second_source, membership, process)
+} | {__file__}
 
 # The threads of a process mostly wait for each other, so many processes can run at once.
 AT_ONCE = 12
@@ -106,7 +107,7 @@ def source_process() -> None:
         "subscribe": "t",
     }
     # Deliberate: the first batch is empty.  There is no cluster to plan another one.
-    secondary.Sources.expects_secondary = property(lambda _: True)  # type: ignore[method-assign, assignment]
+    StreamPlanner.next_batch = lambda _, group, *__, **___: group.plan({}, always=True)  # type: ignore[method-assign]
     reader = KafkaGroupStreamReader(parse(options))
     try:
         try:

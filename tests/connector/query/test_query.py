@@ -30,7 +30,7 @@ from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import query as query_module
 from pyspark_kafka_group.query import stream_planner
 from pyspark_kafka_group.query.query import Query
-from pyspark_kafka_group.query.secondary import Sources
+from pyspark_kafka_group.query.second_source import SourceCheck
 from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.wire.deadline import Deadline
 
@@ -111,7 +111,7 @@ def produce(kafka: MockKafka) -> Produce:
 
 def made(options: Mapping[str, str]) -> Query:
     settings = parse(options)
-    return Query(settings, Sources(settings, "", time.monotonic()))
+    return Query(settings, SourceCheck(settings, time.monotonic()))
 
 
 @pytest.fixture
@@ -446,15 +446,6 @@ def test_a_query_that_has_nothing_to_wait_for_joins_at_once(
     assert spark.poll()
     assert spark.ranges() == {0: "[0, 1)"}
     assert spark.query.warming_tasks == 0
-
-
-def test_the_first_batch_beside_an_equal_source_is_empty(
-    spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    produce(0)
-    monkeypatch.setattr(Sources, "expects_secondary", property(lambda _: True))
-    assert spark.poll()
-    assert spark.ranges() == {}
 
 
 def test_calls_are_short_while_the_query_runs_batches_of_its_other_sources(

@@ -16,9 +16,9 @@ from pyspark_kafka_group.offsets.batch_offset import BatchOffset, PartitionEntry
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import parse
-from pyspark_kafka_group.query import secondary, source_notes
+from pyspark_kafka_group.query import second_source, source_notes
 from pyspark_kafka_group.query.query import Query
-from pyspark_kafka_group.query.secondary import Sources
+from pyspark_kafka_group.query.second_source import SourceCheck
 from pyspark_kafka_group.query.source_notes import Note, Notes
 
 Json = dict[str, Any]
@@ -26,7 +26,6 @@ Json = dict[str, Any]
 FIRST = Note(
     pid=1,
     parent=7,
-    fingerprint="one",
     servers=["a:1"],
     group="etl",
     topics=["orders", "payments"],
@@ -53,11 +52,8 @@ class FakeQuery(Query):
     """A query that plans the batch in `next`."""
 
     next: Json | None = None
-    begins_empty: bool | None = None
 
     def _latest_offset(self, start: Json, max_rows: int | None) -> Json:
-        if self.begins_empty is None:
-            self.begins_empty = self._sources.expects_secondary
         return start if self.next is None else self.next
 
     def _running_ranges(self, start: Json, logged: BatchOffset) -> Mapping[TopicPartition, OffsetRange]:
@@ -66,9 +62,9 @@ class FakeQuery(Query):
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secondary, "_SILENCE_S", 0.4)
-    monkeypatch.setattr(secondary, "_NEXT_SILENCE_S", 0.1)
-    monkeypatch.setattr(secondary, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(second_source, "_SILENCE_S", 0.4)
+    monkeypatch.setattr(second_source, "_KNOWN_SILENCE_S", 0.1)
+    monkeypatch.setattr(second_source, "_PAUSE_S", 0.01)
 
 
 @pytest.fixture
@@ -78,14 +74,14 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     pids = iter(range(900_000, 900_100))
     monkeypatch.setattr(source_notes, "runs", lambda _pid: True)
 
-    def make(fingerprint: str = "one", *, joins: bool = True, **options: str) -> FakeQuery:
+    def make(**options: str) -> FakeQuery:
         default = {"kafka.bootstrap.servers": "a:1", "kafka.group.id": "etl", "subscribe": "orders", **options}
         given = {key: value for key, value in default.items() if value}
         with monkeypatch.context() as patch:
             pid = next(pids)
             patch.setattr(os, "getpid", lambda: pid)
-            sources = Sources(parse(given), fingerprint, time.monotonic(), joins=joins, folder=tmp_path)
-            made.append(FakeQuery(parse(given), sources))
+            check = SourceCheck(parse(given), time.monotonic(), folder=tmp_path)
+            made.append(FakeQuery(parse(given), check))
             return made[-1]
 
     yield make
@@ -97,12 +93,6 @@ def plan(run: FakeQuery, start: Json, end: Json | None) -> Json:
     """Ask for a batch, and let the query plan it up to ``end``."""
     run.next = end
     return run.latest_offset(start, None)
-
-
-def started(first: FakeQuery, second: FakeQuery) -> None:
-    """Ask two sources for the first batch of one query."""
-    assert plan(first, INITIAL, end(1)) == end(1)
-    assert second.latest_offset(INITIAL, None) == end(1)
 
 
 def test_sources_that_are_asked_one_after_the_other_may_belong_to_one_query() -> None:
@@ -162,78 +152,51 @@ def test_patterns_share_topics_if_they_are_the_same() -> None:
     assert not first.shared_topics(SECOND._replace(topics=[], pattern="b.*"))
 
 
-def test_a_second_source_is_refused_with_spark_4_0_and_4_1(source: Callable[..., FakeQuery]) -> None:
-    """Spark does not announce it in time.
-
-    A wrong guess would show only after the source has read another query's batch.
-    """
-    first, second = source(joins=False), source(joins=False)
+@pytest.mark.parametrize("topics", ["orders", "orders,payments"])
+def test_a_second_source_of_one_query_is_refused(source: Callable[..., FakeQuery], tmp_path: Path, topics: str) -> None:
+    first, second = source(subscribe=topics), source()
     assert plan(first, INITIAL, end(1)) == end(1)
-    with pytest.raises(OptionError, match="has two equal sources of the group 'etl'"):
-        second.latest_offset(INITIAL, None)
-
-
-def test_the_second_source_of_one_load_reads_what_the_first_one_plans(source: Callable[..., FakeQuery]) -> None:
-    first, second = source(), source()
-    started(first, second)
-    assert first.begins_empty
-    assert second._sources.secondary
-    for run in (first, second):
-        run.running_ranges(INITIAL, end(1))
-    assert plan(first, end(1), end(2)) == second.latest_offset(end(1), None) == end(2)
-    assert second.running_ranges(end(1), end(2)) == {A: OffsetRange.checked(0, 2)}
-    assert plan(first, end(2), None) == second.latest_offset(end(2), None) == end(2)
-
-
-def test_three_sources_of_one_load_read_the_same(source: Callable[..., FakeQuery]) -> None:
-    first, second, third = source(), source(), source()
-    started(first, second)
-    assert third.latest_offset(INITIAL, None) == end(1)
-    assert third._sources.secondary
-
-
-def test_spark_may_ask_the_second_source_first_what_a_batch_reads(source: Callable[..., FakeQuery]) -> None:
-    first, second = source(), source()
-    started(first, second)
-    second.running_ranges(INITIAL, end(1))
-    first.running_ranges(INITIAL, end(1))
-    assert plan(first, end(1), end(2)) == second.latest_offset(end(1), None) == end(2)
-
-
-def test_a_batch_that_runs_again_is_the_same_on_both_sides(source: Callable[..., FakeQuery]) -> None:
-    first, second = source(), source()
-    for run in (first, second):
-        assert run.running_ranges(INITIAL, end(1)) == RANGES
-    assert second._sources.secondary
-
-
-def test_a_second_load_of_the_same_group_and_topics_with_other_options_is_refused(
-    source: Callable[..., FakeQuery],
-) -> None:
-    first, second = source(subscribe="orders,payments"), source(fingerprint="two")
-    plan(first, INITIAL, end(1))
     with pytest.raises(OptionError) as refused:
         second.latest_offset(INITIAL, None)
     assert str(refused.value) == (
-        "Option 'kafka.group.id': two load() of this query read the same topics (orders) in the group 'etl' with "
-        "different options, so each would get only some of the partitions. Give both the same options, or give each "
-        "load() a group of its own."
+        "Option 'kafka.group.id': two sources of this query read the same topics (orders) in the group 'etl', so each "
+        "would get only some of the partitions. Spark makes two sources of a stream that is joined with itself. If "
+        "these are two queries, the driver has stood still, and you can start this one again. Use two load(), each "
+        "with a group of its own, or rename the columns of one side of the join with toDF."
     )
+    assert len(list(tmp_path.iterdir())) == 1, "the query that ends does not stop others"
 
 
-@pytest.mark.parametrize("fingerprint", ["one", "two"])
+def test_a_second_source_of_a_query_that_repeats_a_batch_is_refused_at_once(
+    source: Callable[..., FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(second_source, "_SILENCE_S", 60.0)
+    first, second = source(), source()
+    assert first.running_ranges(INITIAL, end(1)) == RANGES
+    with pytest.raises(OptionError, match="two sources of this query"):
+        second.running_ranges(INITIAL, end(1))
+
+
+@pytest.mark.parametrize("change", [{"kafka.group.id": "other"}, {"kafka.group.id": "", "groupIdPrefix": "etl"}])
+def test_sources_with_groups_of_their_own_belong_together(
+    source: Callable[..., FakeQuery], change: dict[str, str]
+) -> None:
+    first, second = source(**({} if change["kafka.group.id"] else change)), source(**change)
+    plan(first, INITIAL, end(1))
+    assert plan(second, INITIAL, end(2)) == end(2)
+
+
 def test_a_source_that_spark_calls_meanwhile_belongs_to_another_query(
-    source: Callable[..., FakeQuery], fingerprint: str, monkeypatch: pytest.MonkeyPatch
+    source: Callable[..., FakeQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two queries start at the same time.  Regression: with other options, the second one ended with an error."""
-    monkeypatch.setattr(secondary, "_SILENCE_S", 60.0)
-    first, second = source(), source(fingerprint=fingerprint)
+    monkeypatch.setattr(second_source, "_SILENCE_S", 60.0)
+    first, second = source(), source()
     plan(first, INITIAL, end(1))
     batch_begins = Timer(0.1, lambda: first.running_ranges(INITIAL, end(1)))
     batch_begins.start()
     begin = time.monotonic()
     assert second.latest_offset(INITIAL, None) == INITIAL
-    assert not second._sources.secondary
     assert 0.05 < time.monotonic() - begin < 30
     batch_begins.join()
 
@@ -243,45 +206,8 @@ def test_a_source_that_leaves_meanwhile_does_not_matter(source: Callable[..., Fa
     plan(first, INITIAL, end(1))
     leaves = Timer(0.1, first.stop)
     leaves.start()
-    second.latest_offset(INITIAL, None)
-    assert not second._sources.secondary
+    assert plan(second, INITIAL, end(2)) == end(2)
     leaves.join()
-
-
-def test_a_primary_source_that_is_called_alone_belongs_to_another_query(source: Callable[..., FakeQuery]) -> None:
-    first, second = source(), source()
-    started(first, second)
-    for wrong in (
-        lambda: second.latest_offset(end(7), None),
-        lambda: second.running_ranges(INITIAL, end(7)),
-        lambda: second.latest_offset(end(1), None),  # Spark did not ask the first source for this batch
-    ):
-        with pytest.raises(OptionError, match="but they belong to two queries"):
-            wrong()
-    first.running_ranges(INITIAL, end(1))
-    with pytest.raises(OptionError, match="but they belong to two queries"):
-        second.latest_offset(end(1), None)  # the first source's batch is running already
-    first.stop()
-    with pytest.raises(OptionError, match="one of them has ended"):
-        second.running_ranges(INITIAL, end(1))
-
-
-def test_a_primary_source_that_is_called_while_the_second_one_answers_belongs_to_another_query(
-    source: Callable[..., FakeQuery], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = source(), source()
-    started(first, second)
-    plan(first, end(1), end(2))
-    sleep = time.sleep
-
-    def call_the_first(_: float) -> None:
-        monkeypatch.setattr(time, "sleep", sleep)
-        plan(first, end(2), None)
-
-    monkeypatch.setattr(secondary, "_NEXT_SILENCE_S", 60.0)
-    monkeypatch.setattr(time, "sleep", call_the_first)
-    with pytest.raises(OptionError, match="but they belong to two queries"):
-        second.latest_offset(end(1), None)
 
 
 def test_a_source_without_a_second_one_leaves_no_notes(source: Callable[..., FakeQuery], tmp_path: Path) -> None:
@@ -289,7 +215,6 @@ def test_a_source_without_a_second_one_leaves_no_notes(source: Callable[..., Fak
     plan(first, INITIAL, end(1))
     assert list(tmp_path.iterdir())
     first.running_ranges(INITIAL, end(1))
-    plan(first, end(1), end(2))
     assert not list(tmp_path.iterdir())
 
 
@@ -299,8 +224,6 @@ def test_a_query_that_starts_later_waits_for_nobody(source: Callable[..., FakeQu
     begin = time.monotonic()
     later.latest_offset(INITIAL, None)
     assert time.monotonic() - begin < 0.2
-    assert not later._sources.secondary
-    assert not later.begins_empty
 
 
 def test_without_a_folder_for_temporary_files_it_does_nothing(
@@ -312,7 +235,7 @@ def test_without_a_folder_for_temporary_files_it_does_nothing(
         raise FileNotFoundError("No usable temporary directory found")
 
     monkeypatch.setattr("tempfile.gettempdir", refuse)
-    notes = Notes(parse({"kafka.bootstrap.servers": "a:1", "kafka.group.id": "g", "subscribe": "t"}), "one", 0.0)
+    notes = Notes(parse({"kafka.bootstrap.servers": "a:1", "kafka.group.id": "g", "subscribe": "t"}), 0.0)
     assert not notes.usable
     assert "Set TMPDIR to a folder that you may write to" in caplog.text
 
@@ -324,8 +247,7 @@ def test_a_folder_that_is_not_usable_is_reported(
     first, second = source(), source()
     assert caplog.text.count("Set TMPDIR to a folder that you may write to") == 2
     for run in (first, second):
-        run.latest_offset(INITIAL, None)
-        assert not run._sources.secondary
+        assert plan(run, INITIAL, end(1)) == end(1)
         run.stop()
     assert not list(tmp_path.iterdir())
 
@@ -343,25 +265,15 @@ def test_files_of_processes_that_have_died_are_removed(tmp_path: Path, monkeypat
     (tmp_path / "1.new").write_text("[]")
     monkeypatch.setattr(source_notes, "runs", lambda pid: pid != 1)
     options = {"kafka.bootstrap.servers": "a:1", "kafka.group.id": "etl", "subscribe": "orders"}
-    notes = Notes(parse(options), "one", 0.0, tmp_path)
+    notes = Notes(parse(options), 0.0, tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [f"{os.getpid()}.json"]
     notes.close()
     assert not list(tmp_path.iterdir())
 
 
-def test_sources_with_groups_of_their_own_share_something_only_if_they_are_equal(
-    source: Callable[..., FakeQuery],
-) -> None:
-    """Regression: the two sides of a self-join with groupIdPrefix began at different offsets."""
-    options = {"kafka.group.id": "", "groupIdPrefix": "etl"}
-    one, same, other = (source(name, **options)._sources._notes.own for name in ("one", "one", "two"))
-    assert one.shared_topics(same) == ["orders"]
-    assert not one.shared_topics(other)
-
-
 def test_given_partitions_are_shared_if_they_are_the_same(source: Callable[..., FakeQuery]) -> None:
     one, same, other = (
-        source(subscribe="", assign=partitions)._sources._notes.own
+        source(subscribe="", assign=partitions)._source_check._notes.own
         for partitions in ('{"orders": [0, 1]}', '{"orders": [1]}', '{"orders": [2]}')
     )
     assert one.shared_topics(same) == ["orders-1"]
