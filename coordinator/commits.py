@@ -23,13 +23,12 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.plain_committer import PlainCommitter
 from pyspark_kafka_group.coordinator.fixed_member import FixedMember
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
-from pyspark_kafka_group.coordinator.handover.reading_back import is_decision
 from pyspark_kafka_group.coordinator.member import Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.errors import KafkaGroupError, OffsetFormatError
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset
-from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.offsets.types import TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -119,7 +118,8 @@ class Commits:
     answered : callable
         Takes None for a commit that succeeded, else the problem.  Called on any thread.
     found : callable
-        Takes the group's offsets; None if :meth:`read_back` has failed.  Called on any thread.
+        Takes the group's offsets; None if :meth:`read_back` has failed; the error if a newer version of this project
+        has written one of their notes.  Called on any thread.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Commits:
         query_id: str,
         client_id: str,
         answered: Callable[[Exception | None], None],
-        found: Callable[[Found | None], None],
+        found: Callable[[Found | OffsetFormatError | None], None],
     ) -> None:
         self._client_id = client_id
         self._answered = answered
@@ -139,7 +139,7 @@ class Commits:
         self._committer: TransactionalCommitter | PlainCommitter | None = None
         if self._has_member and settings.commit_mode is CommitMode.TRANSACTION:
             self._committer = TransactionalCommitter(settings.properties, group_id=settings.group_id, query_id=query_id)
-        elif self._has_member or settings.start.keeps_offsets:
+        elif settings.commits:
             cluster = connect(settings.properties, client_id=client_id)
             self._committer = PlainCommitter(cluster, settings.properties, group_id=settings.group_id)
         self._worker = DaemonExecutor("kafka-group-commits")
@@ -160,7 +160,6 @@ class Commits:
         command: Commit,
         member: Member | FixedMember,
         member_id: str,
-        expected: Mapping[TopicPartition, Offset] | None = None,
     ) -> None:
         """Send a commit under the current generation.  On the group thread.
 
@@ -175,9 +174,6 @@ class Commits:
             The member that commits.
         member_id : str
             The member id under which the partitions were assigned.
-        expected : mapping of TopicPartition to Offset, optional
-            The group's offsets, as far as this query knows them.  If another program has set or deleted some of them,
-            nothing is committed, and ``found`` gets their current values.
         """
         offsets: OffsetsToCommit = {
             tp: (offset, leader_epoch, note.encode()) for tp, (_, offset, leader_epoch, note) in command.entries.items()
@@ -191,23 +187,7 @@ class Commits:
         if committer is None:
             self._answered(None)
             return
-        known = {tp: (offset, command.entries[tp].note) for tp, offset in (expected or {}).items()}
-        changed: dict[TopicPartition, GroupOffset | None] = {}
-
-        def commit() -> None:
-            if known and isinstance(committer, PlainCommitter):
-                changed.update(_decisions(committer, known))
-                for tp in changed:
-                    text = f"another program has set or deleted the group's offset of {tp}"
-                    raise CommitRefusedError("OFFSET_CHANGED", text)
-            committer.commit(offsets, pinned)
-
-        def run() -> None:
-            self._answered(self._problem_of(commit))
-            if changed:
-                self._found(changed)
-
-        self._worker.post(run)
+        self._worker.post(lambda: self._answered(self._problem_of(lambda: committer.commit(offsets, pinned))))
 
     def read_back(self, partitions: Collection[TopicPartition]) -> None:
         """Begin to read the group's offsets; ``found`` gets them after the answers to earlier commits."""
@@ -235,10 +215,12 @@ class Commits:
             return problem
         return None
 
-    def _read(self, partitions: Collection[TopicPartition]) -> Found | None:
+    def _read(self, partitions: Collection[TopicPartition]) -> Found | OffsetFormatError | None:
         try:
             assert isinstance(self._committer, PlainCommitter), "only plain commits are read back"
             return _stored(self._committer.committed(partitions))
+        except OffsetFormatError as problem:
+            return problem
         except (TryAgainError, KafkaGroupError) as problem:
             _log.debug("%s: the group's offsets are not known: %s", self._client_id, problem)
         except Exception:
@@ -251,12 +233,3 @@ def _stored(found: Mapping[TopicPartition, CommittedOffset | None]) -> Found:
         tp: None if one is None else GroupOffset(one.offset, CommitNote.decode(one.metadata))
         for tp, one in found.items()
     }
-
-
-def _decisions(committer: PlainCommitter, known: Mapping[TopicPartition, tuple[Offset, CommitNote]]) -> Found:
-    """Return those of these offsets that another program has set or deleted."""
-    try:
-        found = _stored(committer.committed(known.keys()))
-    except TryAgainError as problem:
-        raise CommitRefusedError("_TIMED_OUT", str(problem)) from None
-    return {tp: found[tp] for tp, (offset, note) in known.items() if is_decision(found[tp], offset, note)}

@@ -28,7 +28,7 @@ from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.coordinator.activity import Time
-from pyspark_kafka_group.coordinator.commits import Commits, CommitSchedule
+from pyspark_kafka_group.coordinator.commits import Commits, CommitSchedule, Found
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
@@ -42,8 +42,8 @@ from pyspark_kafka_group.coordinator.rebalances import Rebalances
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.start_requests import StartRequests
 from pyspark_kafka_group.coordinator.topic_pattern import pattern_of
-from pyspark_kafka_group.offsets.errors import ActiveGroupError, GroupError, KafkaGroupError
-from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.offsets.errors import ActiveGroupError, GroupError, KafkaGroupError, OffsetFormatError
+from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
@@ -73,9 +73,6 @@ _ASK_PAUSE_S = 5.0
 
 _BLOCKED = "a batch or a commit of its former assignment must end first"
 _UNANSWERED = "the cluster has not answered yet where it starts"
-
-# How often to commit all offsets of a group without members again.  Brokers delete each after 7 days, or less.
-_REFRESH_PAUSE_S = 600.0
 
 # How often to read back committed offsets that may have changed: as often as a member sends a heartbeat.
 _READ_BACK_PAUSE_S = 3.0
@@ -150,7 +147,6 @@ class GroupThread:
         self._unexpected_by: Deadline | None = None  # until when commits may fail with an unexpected error
         self._stop_by: Deadline | None = None  # how long LEAVING may take
         self._serve_at = Deadline.after(_SERVE_PAUSE_S)
-        self._refresh_at = Deadline.after(_REFRESH_PAUSE_S)
         self._read_back_at = Deadline.after(_READ_BACK_PAUSE_S)
         # The driver's JVM.  The main thread notices its end only after the running call.
         self._parent = os.getppid()
@@ -187,7 +183,7 @@ class GroupThread:
             query_id=query_id,
             client_id=client_id,
             answered=lambda problem: self.post(lambda: self._commit_answered(problem)),
-            found=lambda found: self.post(lambda: self.feed(inputs.OffsetsReadBack(found))),
+            found=lambda found: self.post(lambda: self._take_offsets(found)),
         )
         self._commits.prepare()
         self.thread = threading.Thread(target=self._run, name="kafka-group", daemon=True)
@@ -348,13 +344,9 @@ class GroupThread:
             self._commits.serve()
             self._forget(self.state.deleted - self.topics)
         self._note_held_back()
-        if self._settings.commits_without_members and self._refresh_at.passed:
-            self._refresh_at = Deadline.after(_REFRESH_PAUSE_S)
-            self.feed(inputs.Refresh())
         if self._read_back_at.passed:
             self._read_back_at = Deadline.after(_READ_BACK_PAUSE_S)
-            doubted = self.state.owned if self._settings.commits_without_members else self.state.doubted
-            self.feed(inputs.ReadBack(tuple(doubted)))
+            self.feed(inputs.ReadBack(tuple(self.state.doubted)))
 
     def _empty_mailbox(self, wait_s: float) -> None:
         """Run the commands that have arrived.  Wait for the first one, but not past a retry that is due."""
@@ -496,17 +488,13 @@ class GroupThread:
         commit = self._schedule.take()
         if commit is not None:
             self._sent_at = time.monotonic()
-            self._commits.send(commit, self._member, self.member_id, self._expected(commit))
+            self._commits.send(commit, self._member, self.member_id)
 
-    def _expected(self, commit: outputs.Commit) -> dict[TopicPartition, Offset]:
-        """Return the offsets that the group should have before a commit, if other programs can set them.
-
-        Partitions whose start is being committed are left out: there, the query may be adopting such an offset.
-        """
-        if not self._settings.commits_without_members:
-            return {}
-        mine = {tp: p for tp, p in self.state.owned.items() if tp in commit.entries and p.phase is not Phase.STARTING}
-        return {tp: p.committed for tp, p in mine.items() if p.committed is not None}
+    def _take_offsets(self, found: Found | OffsetFormatError | None) -> None:
+        if isinstance(found, OffsetFormatError):
+            self._fail(found)
+        else:
+            self.feed(inputs.OffsetsReadBack(found))
 
     def _commit_answered(self, problem: Exception | None) -> None:
         self._emit.activity.add(Time.COMMITTING, time.monotonic() - self._sent_at)
@@ -517,7 +505,8 @@ class GroupThread:
             self._unexpected_by = None
         elif ends_by is None:
             self._unexpected_by = Deadline.after(_UNEXPECTED_S)
-        unclear = isinstance(problem, CommitRefusedError) and problem.unclear
+        # With `assign`, a commit that arrives late does no harm: the checkpoint decides, and nothing is read back.
+        unclear = isinstance(problem, CommitRefusedError) and problem.unclear and not self._settings.partitions
         self.feed(inputs.CommitAnswered(None if problem is None else str(problem), unclear))
         if isinstance(problem, CommitRefusedError):
             if problem.evicted and self._settings.partitions:

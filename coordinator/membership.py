@@ -144,7 +144,7 @@ class Membership:
             settings.properties,
             group_id=settings.group_id,
             read_committed=settings.read_committed,
-            keeps_offsets=settings.start.keeps_offsets,
+            keeps_offsets=settings.commits,
         ).result()
         counts = self._worker.submit(offsets.connect, settings.topics, settings.pattern, settings.asks_for).result()
         self.partitions_at_start = settings.partitions_of(counts)  # raises if one does not exist
@@ -243,7 +243,7 @@ class Membership:
 
     def _check_no_members(self, offsets: GroupOffsets) -> None:
         """Raise if the group of a query with ``assign`` has members, because its first commit would fail."""
-        if not self._settings.commits_without_members:
+        if not (self._settings.partitions and self._settings.commits):
             return
         try:
             members = self._worker.submit(offsets.describe).result().members

@@ -44,6 +44,8 @@ class GroupSettings:
         A regular expression.  The query subscribes to the topics whose whole name matches it.
     partitions : tuple of TopicPartition
         The option ``assign``: the partitions to read without being a member.  Empty for a member.
+    commits : bool
+        Whether the query commits to a group.  False with ``assign`` and without a group.
     made_up : bool
         Whether :meth:`for_query` still has to complete the group's name.
     session_timeout_s : float
@@ -60,6 +62,7 @@ class GroupSettings:
     start: StartPolicy
     pattern: str | None = None
     partitions: tuple[TopicPartition, ...] = ()
+    commits: bool = True
     made_up: bool = False
     session_timeout_s: float = int(default_of("session.timeout.ms")) / 1000
 
@@ -79,11 +82,6 @@ class GroupSettings:
         return not self.partitions and not static and value_of("group.protocol", self.properties) == "classic"
 
     @property
-    def commits_without_members(self) -> bool:
-        """Whether the query commits to a group without members, in which each offset expires separately (KIP-211)."""
-        return bool(self.partitions) and self.start.keeps_offsets
-
-    @property
     def asks_for(self) -> str:
         """The option that names the topics."""
         return "assign" if self.partitions else "subscribe"
@@ -92,7 +90,7 @@ class GroupSettings:
         """Return the settings with the final name of the group, the same for the whole life of a query."""
         if not self.made_up:
             return self
-        group_id = f"{self.group_id}-{query_id}" if self.start.keeps_offsets else self.group_id
+        group_id = f"{self.group_id}-{query_id}" if self.commits else self.group_id
         return replace(self, group_id=group_id, made_up=False, start=replace(self.start, group_id=group_id))
 
     def partitions_of(self, counts: Mapping[str, int]) -> list[TopicPartition]:

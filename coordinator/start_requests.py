@@ -270,6 +270,9 @@ class StartRequests:
         Its topic was created under a pattern, or the user has added it to `subscribe` or `assign`.
         """
         start = self._settings.start
+        if not start.keeps_offsets:
+            # With `assign`, only the checkpoint shows what was started before, as with Spark's own source.
+            info = replace(info, topic_started=False, initial_partition_count=None)
         # A topic that was deleted is read from its beginning, whatever the options say, and even if a new query has
         # begun it meanwhile.
         if tp.topic not in self._gone:
@@ -280,8 +283,7 @@ class StartRequests:
                 return replace(info, added=True)
             if tp.topic in self._first_topics or tp.topic in self._named:
                 return info  # the user's options decide where it starts
-            # Without a group, only the checkpoint shows what was started before, as with Spark's own source.
-            if start.keeps_offsets and info.topic_started:
+            if info.topic_started:
                 return info
         return replace(info, topic_started=True, initial_partition_count=0)
 

@@ -1,7 +1,8 @@
 """A client of Spark Connect that reads one stream twice in a query, for a test.
 
-The arguments are the server's address, and a JSON file with the options of the source and the folders.  The program
-prints the error of the query.  Spark Connect applies to a whole process, so this program is a process of its own.
+The arguments are the server's address, and a JSON file with the options of the source and the folders.  The query
+writes the rows of both sides as Parquet.  Spark Connect applies to a whole process, so this program is a process of its
+own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 
@@ -29,10 +29,8 @@ def main() -> None:
         .trigger(availableNow=True)
         .start()
     )
-    try:
-        query.awaitTermination(150)
-    except StreamingQueryException as refused:
-        print(refused)
+    assert query.awaitTermination(150)
+    assert query.exception() is None, query.exception()
     spark.stop()
 
 

@@ -305,7 +305,11 @@ def test_assigned_partitions_with_a_group(
     produce(kafka.bootstrap_servers, name, {1: 3})
     assert [len(rows) for _, rows in both.ours.run("first", **mine)] == [3]
     produce(kafka.bootstrap_servers, name, {1: 2})
-    assert [len(rows) for _, rows in both.ours.run("another", **mine)] == [2]
+    assert [len(rows) for _, rows in both.ours.run("another", **mine)] == [2], (
+        "a new query starts at the group's offset"
+    )
+    produce(kafka.bootstrap_servers, name, {1: 1})
+    assert [len(rows) for _, rows in both.ours.run("first", **mine)] == [3], "its checkpoint decides"
     member = pipeline(name, name="member").start()
     member.wait_for_rows(4)
     assert f"the group '{group}' has members, and accepts offsets only from them" in both.ours.failure(**mine)

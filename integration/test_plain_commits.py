@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
-from typing import Protocol, cast
+from typing import Protocol
 
 import pytest
 
@@ -18,7 +18,6 @@ from pyspark_kafka_group.coordinator.handover.inputs import PlannedRange
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
-from pyspark_kafka_group.offsets.errors import OffsetRewindError
 from pyspark_kafka_group.offsets.start_inputs import RewindPolicy, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.testing import LocalKafka
@@ -58,7 +57,9 @@ class Kept(EventLog):
 class Join(Protocol):
     """A function that makes a member with plain commits, or a query with ``assign``: ``join(servers, topic)``."""
 
-    def __call__(self, servers: str, topic: str, *, on_rewind: RewindPolicy = RewindPolicy.FAIL) -> Membership: ...
+    def __call__(
+        self, servers: str, topic: str, *, on_rewind: RewindPolicy = RewindPolicy.FAIL, start: BatchOffset = INITIAL
+    ) -> Membership: ...
 
 
 @contextmanager
@@ -66,7 +67,9 @@ def joining(group: str, protocol: str | None) -> Iterator[Join]:
     """Yield a function that makes members or, without a protocol, queries with ``assign``."""
     made: list[Membership] = []
 
-    def make(servers: str, topic: str, *, on_rewind: RewindPolicy = RewindPolicy.FAIL) -> Membership:
+    def make(
+        servers: str, topic: str, *, on_rewind: RewindPolicy = RewindPolicy.FAIL, start: BatchOffset = INITIAL
+    ) -> Membership:
         name = f"member{len(made)}"
         properties = {"bootstrap.servers": servers, "group.id": group}
         if protocol is not None:
@@ -87,9 +90,10 @@ def joining(group: str, protocol: str | None) -> Iterator[Join]:
                 explicit={},
                 fail_on_data_loss=True,
                 on_rewind=on_rewind,
+                keeps_offsets=protocol is not None,
             ),
         )
-        one = Membership(settings, start=INITIAL, query_id=name, client_id=name, event_log=Kept(name))
+        one = Membership(settings, start=start, query_id=start.query_id or name, client_id=name, event_log=Kept(name))
         made.append(one)
         one.start()
         return one
@@ -241,38 +245,22 @@ def test_commit_that_arrives_after_its_successor_does_not_stay(
     check_late_commit(proxied, group, join, then)
 
 
-def test_late_commit_of_a_query_with_assign_does_not_stay(proxied: LocalKafka, group: str, assign: Join) -> None:
-    """Regression, as above.  Here no generation fences the late commit."""
-    check_late_commit(proxied, group, assign, "stays")
-
-
-@pytest.mark.parametrize(
-    ("policy", "then"),
-    [
-        (RewindPolicy.FAIL, "idle"),
-        (RewindPolicy.GROUP, "idle"),
-        (RewindPolicy.GROUP, "busy"),
-        (RewindPolicy.CHECKPOINT, "busy"),
-    ],
-)
-def test_reset_while_a_query_with_assign_runs_is_not_overwritten(
-    proxied: LocalKafka, group: str, assign: Join, policy: RewindPolicy, then: str
+@pytest.mark.parametrize("policy", [RewindPolicy.FAIL, RewindPolicy.GROUP])
+def test_a_reset_has_no_effect_on_a_query_with_assign(
+    proxied: LocalKafka, group: str, assign: Join, policy: RewindPolicy
 ) -> None:
-    """Regression: the reset succeeded, and the query's next commit silently overwrote it."""
+    """The checkpoint decides, while the query runs and at its next start.  The next commit replaces the reset."""
     name, servers = topic_of(proxied, group), proxied.bootstrap_servers
     one = assign(servers, name, on_rewind=policy)
-    one.finish(plan(one, 30))
+    end = plan(one, 30)
+    one.finish(end)
     wait_for(lambda: not one.state.uncommitted, "the commit")
-    end = plan(one, 40) if then == "busy" else None
     reset(servers, group, name, {0: 5})
-    said = cast(Kept, one._event_log).said
-    if end is not None:
-        one.finish(end)
-    if policy is RewindPolicy.FAIL:
-        with pytest.raises(OffsetRewindError, match="back at 5"):
-            one.wait_until(lambda _: False, 30.0)
-        return
-    where = 5 if policy is RewindPolicy.GROUP else (40 if end else 30)
-    wait_for(lambda: any(isinstance(event, events.Rewound) for event in said), "it is told")
-    wait_for(lambda: [p.offset for p in one.state.plannable().values()] == [where], "it goes on there")
-    wait_for(lambda: committed(servers, group, name, [0]) == {0: where}, "the group has it")
+    one.finish(plan(one, 40))
+    wait_for(lambda: committed(servers, group, name, [0]) == {0: 40}, "the next commit")
+    one.begin_stop(5.0)
+    one.join(60.0)
+    reset(servers, group, name, {0: 5})
+    again = assign(servers, name, on_rewind=policy, start=end)
+    wait_for(lambda: [p.offset for p in again.state.plannable().values()] == [30], "it resumes there")
+    assert committed(servers, group, name, [0]) == {0: 30}

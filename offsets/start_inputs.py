@@ -161,7 +161,8 @@ class StartPolicy:
     on_rewind : RewindPolicy
         The option ``onOffsetRewind``.
     keeps_offsets : bool
-        Whether the group keeps the offsets.  Otherwise only the checkpoint has them.
+        Whether the group's offset counts beside the checkpoint.  With ``assign`` it counts only for a partition that
+        the checkpoint does not have.
     """
 
     group_id: str

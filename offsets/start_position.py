@@ -30,8 +30,7 @@ no C, no H: the partition was added to a topic that   its beginning
 the group has started before, or to ``assign``, or the
 topic was created again, or the group had lost its
 offsets
-H, and the group keeps no offsets (``assign``         H
-without ``kafka.group.id``)
+H, with ``assign``                                    H
 a log whose leader epochs have gone back, and that     nowhere (``failOnDataLoss``), or its beginning
 does not end below C or H
 a log that ends below C or H, or that was truncated   nowhere (``failOnDataLoss``), or the nearest
@@ -143,7 +142,9 @@ def decide_start(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
         If ``failOnDataLoss`` is true, and the topic was deleted and created again, or the offset to start at is
         outside the log.
     """
-    if info.committed is not None and not _has_stale_commit(info):
+    if not policy.keeps_offsets and query.processed is not None:
+        info = replace(info, committed=None, note=None, reset=None, committed_leader_epoch=None)
+    if policy.keeps_offsets and info.committed is not None and not _has_stale_commit(info):
         committed = GroupOffset(info.committed, info.note, info.topic_id, info.committed_leader_epoch)
         check_age(tp, committed, query, group_id=policy.group_id)
     found = _of_this_log(tp, info, query, policy)

@@ -97,7 +97,8 @@ def reset(
     FILE has a list like [{"topic": "orders", "partition": 0, "offset": 100}].
 
     A query with a checkpoint stops at its next start if an offset went back, with
-    OffsetRewindError. With --intended it accepts that once, whatever its onOffsetRewind.
+    OffsetRewindError. With --intended it accepts that once, whatever its onOffsetRewind. A reset
+    has no effect on a query with assign that runs or that has a checkpoint.
 
     Each offset gets a note with the user, the time, and the offset before. Queries log it at their
     start, and 'kafka-group history' shows it. Ends with 1 if the group has members or does not

@@ -367,7 +367,8 @@ def reset_text(document: Document, *, intended: bool = False, width: int | None 
         stops = "stops at its next start with OffsetRewindError. Use --intended, or start it once with "
         accepts = "accepts the new offsets at its next start, once"
         lines += _wrapped(
-            f"A query with a checkpoint {accepts if intended else stops + 'onOffsetRewind=group'}.",
+            f"A query with a checkpoint {accepts if intended else stops + 'onOffsetRewind=group'}. A query with assign "
+            f"and a checkpoint ignores the reset.",
             "",
         )
     return lines

@@ -150,11 +150,11 @@ def parse(options: Mapping[str, str]) -> Settings:
         _check_names(values)
     common = read_settings(values, read)
     named = group_id or prefix or _UNNAMED
-    keeps_offsets = group_id is not None or prefix is not None
-    start = start_policy(values, read, group_id=named, keeps_offsets=keeps_offsets)
+    start = start_policy(values, read, group_id=named)
     group = GroupSettings(
         properties=properties,
         group_id=named,
+        commits=group_id is not None or prefix is not None,
         made_up=group_id is None,
         topics=read.topics,
         pattern=read.pattern,

@@ -45,7 +45,7 @@ def strategy(values: ParsedOptions) -> Strategy:
     return Strategy(topics, values["subscribePattern"], partitions)
 
 
-def start_policy(values: ParsedOptions, read: Strategy, *, group_id: str, keeps_offsets: bool) -> StartPolicy:
+def start_policy(values: ParsedOptions, read: Strategy, *, group_id: str) -> StartPolicy:
     """Return the policy that decides where partitions start.
 
     Parameters
@@ -56,8 +56,6 @@ def start_policy(values: ParsedOptions, read: Strategy, *, group_id: str, keeps_
         The topics or partitions to read.
     group_id : str
         The group.
-    keeps_offsets : bool
-        Whether the group keeps the offsets.
 
     Raises
     ------
@@ -89,7 +87,7 @@ def start_policy(values: ParsedOptions, read: Strategy, *, group_id: str, keeps_
         no_match=values["startingOffsetsByTimestampStrategy"],
         fail_on_data_loss=values["failOnDataLoss"],
         on_rewind=values["onOffsetRewind"],
-        keeps_offsets=keeps_offsets,
+        keeps_offsets=not read.partitions,
     )
 
 

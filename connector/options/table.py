@@ -121,9 +121,9 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.partitions,
         doc='In place of subscribe: the partitions to read, for example {"orders": [0, 1]}. The query is not a member '
-        "of a group and keeps these partitions. With kafka.group.id or groupIdPrefix it resumes at the group's "
-        "offsets and commits to the group, which must have no members. Without a group, only the checkpoint stores "
-        "offsets, and the query commits nothing.",
+        "of a group and keeps these partitions. The checkpoint decides where it resumes. With kafka.group.id or "
+        "groupIdPrefix, a new query starts at the group's offsets, and the query commits to the group, which must have "
+        "no members.",
     ),
     Option(
         name="startingOffsets",
@@ -182,7 +182,7 @@ OPTIONS: tuple[Option, ...] = (
         "than the offset that this query has finished. fail: end the query with an error that names the exact range. "
         "checkpoint: resume at the finished offset, and commit it again. group: resume at the committed offset, which "
         "processes the range again; if the offset is gone, start according to startingOffsets, but not after the "
-        "finished offset.",
+        "finished offset. Without effect with assign, where the checkpoint decides.",
     ),
     Option(
         name="includeHeaders",

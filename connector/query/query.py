@@ -382,7 +382,7 @@ class Query:
             self._client_id = f"{self._settings.client_id}-{query_id[:8]}"
             event_log = EventLog(self._client_id, self._settings.event_log)
             settings = self._settings.group.for_query(query_id)
-            self._group_id = settings.group_id if settings.start.keeps_offsets else None
+            self._group_id = settings.group_id if settings.commits else None
             self._reporter = Reporter(
                 group_id=self._group_id,
                 client_id=self._client_id,

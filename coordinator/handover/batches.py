@@ -132,7 +132,7 @@ def answer_commit(state: State, given: CommitAnswered) -> tuple[State, list[Outp
         if p.phase is starting:
             phase = phase_after(p.phase, Cause.START_COMMITTED)
             assert phase is not None
-            p = p._replace(phase=phase, overruled=None)
+            p = p._replace(phase=phase)
             started[tp] = offset
         owned[tp] = p.stored(offset)
     out: list[Output] = [events.Committed(offsets={tp: entry.offset for tp, entry in commit.entries.items()})]

@@ -225,11 +225,6 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
-class Refresh:
-    """Commit all offsets again, because brokers delete each offset of a group without members after some time."""
-
-
-@dataclass(frozen=True, slots=True)
 class End:
     """The query ends: stop planning."""
 
@@ -261,7 +256,6 @@ Input = (
     | ReadBack
     | OffsetsReadBack
     | Retry
-    | Refresh
     | End
     | Leave
 )

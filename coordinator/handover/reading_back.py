@@ -1,9 +1,8 @@
-"""Read the group's offsets back: a commit may arrive late, and another program may set an offset.
+"""Read the group's offsets back, because a commit may arrive late.
 
 A plain commit without an answer may reach the broker after a later one, and move the group's offset back.  So its
 partitions stay in doubt as long as the member owns them.  The query reads their offsets back from time to time and
-before they leave.  It commits them again if they have gone back.  A query with ``assign`` reads back all of its
-partitions, because other programs can set their offsets.
+before they leave.  It commits them again if they have gone back.
 """
 
 from __future__ import annotations
@@ -14,32 +13,10 @@ from dataclasses import replace
 from pyspark_kafka_group.coordinator.handover.inputs import OffsetsReadBack, ReadBack
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
 from pyspark_kafka_group.coordinator.handover.outputs import Commit, FetchOffsets, Output, ScheduleRetry
-from pyspark_kafka_group.coordinator.handover.state import Partition, State, in_flight, uncommitted_ranges
-from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase, phase_after
+from pyspark_kafka_group.coordinator.handover.state import Partition, State, in_flight
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
-from pyspark_kafka_group.offsets.start_inputs import GroupOffset
-from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
-
-
-def is_decision(stored: GroupOffset | None, known: Offset, note: CommitNote) -> bool:
-    """Return whether another program has set or deleted a committed offset without this query knowing it.
-
-    Parameters
-    ----------
-    stored : GroupOffset or None
-        The group's offset; None if it has none.
-    known : Offset
-        The offset that this query saw last.  It may be a reset that the query is about to undo.
-    note : CommitNote
-        The metadata of this query's commits.
-    """
-    if stored is None:
-        return True
-    if stored.offset == known:
-        return False
-    if stored.note is None:
-        return True
-    return stored.note.query_id != note.query_id and stored.note.lineage != note.lineage
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 
 def doubted_after(state: State, commit: Commit) -> Mapping[TopicPartition, Offset]:
@@ -56,11 +33,10 @@ def begin(state: State, given: ReadBack) -> tuple[State, list[Output]]:
 
 
 def compare(state: State, given: OffsetsReadBack) -> tuple[State, list[Output]]:
-    """Commit again offsets that have gone back, and resolve partitions whose offset another program has set."""
+    """Commit again offsets that have gone back."""
     state = replace(state, reading=False)
     if given.found is None:
         return replace(state, retry_pending=True), [ScheduleRetry()]
-    epoch = OwnershipEpoch(state.last_epoch + 1)
     outstanding = state.committing.entries if state.committing is not None else {}
     owned, doubted = dict(state.owned), dict(state.doubted)
     for tp, stored in given.found.items():
@@ -69,13 +45,7 @@ def compare(state: State, given: OffsetsReadBack) -> tuple[State, list[Output]]:
             continue
         if p.phase not in (Phase.ACTIVE, Phase.DRAINING):
             continue
-        decision = is_decision(stored, p.committed, p.note)
-        if decision and p.phase is Phase.ACTIVE:
-            phase = phase_after(p.phase, Cause.OFFSET_CHANGED)
-            assert phase is not None
-            owned[tp] = Partition(phase=phase, epoch=epoch, overruled=uncommitted_ranges(state, (tp,)).get(tp))
-            continue
-        if stored is not None and not decision:
+        if stored is not None and _descends(stored.note, p.note):
             if not _is_same_log(stored.note, p.note):
                 # A late commit of another log: the group has no offset of this log, not even its start.
                 owned[tp] = p.stored(Offset(0) if p.committed else None)
@@ -85,8 +55,7 @@ def compare(state: State, given: OffsetsReadBack) -> tuple[State, list[Output]]:
                 continue
         if _leaves(state, tp, p):  # otherwise another commit follows, and another read-back
             doubted.pop(tp, None)
-    began = any(p.epoch == epoch for p in owned.values())
-    return replace(state, owned=owned, doubted=doubted, last_epoch=epoch if began else state.last_epoch), []
+    return replace(state, owned=owned, doubted=doubted), []
 
 
 def confirm(state: State) -> tuple[State, list[Output]]:
@@ -105,6 +74,11 @@ def _leaves(state: State, tp: TopicPartition, p: Partition) -> bool:
     if state.lifecycle is Lifecycle.LEAVING:
         return True  # the batch in flight will never finish
     return (p.phase is Phase.DRAINING or state.ending) and not in_flight(state, tp, p)
+
+
+def _descends(note: CommitNote | None, other: CommitNote) -> bool:
+    """Return whether a commit is of the same query or lineage.  All others come from an owner after this one."""
+    return note is not None and (note.query_id == other.query_id or note.lineage == other.lineage)
 
 
 def _is_same_log(note: CommitNote | None, other: CommitNote) -> bool:

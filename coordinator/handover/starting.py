@@ -115,7 +115,6 @@ def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, lis
             finished=start.position,
             committed=start.committed if start.committed != start.position or not start.durable_first else None,
             note=start.note,
-            overruled=p.overruled if phase is Phase.STARTING else None,
         )
         if start.note.initial_partition_count == 0:
             topics_begun[tp.topic] = start.note.topic_id

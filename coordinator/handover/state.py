@@ -64,9 +64,6 @@ class Partition(NamedTuple):
         The metadata of each commit; None while resolving.
     fetching : bool
         Whether the query has asked the cluster where it starts.
-    overruled : OffsetRange or None
-        What was in flight or not committed when another program set the group's offset; None once it has started again.
-        If that program was the new owner, it may have processed these records too.
     """
 
     phase: Phase
@@ -77,7 +74,6 @@ class Partition(NamedTuple):
     committed: Offset | None = None
     note: CommitNote | None = None
     fetching: bool = False
-    overruled: OffsetRange | None = None
 
     @property
     def uncommitted(self) -> bool:
@@ -107,7 +103,6 @@ class Partition(NamedTuple):
             self.committed,
             self.note,
             self.fetching,
-            self.overruled,
         )
 
     def done(self, until: Offset) -> Partition:
@@ -121,7 +116,6 @@ class Partition(NamedTuple):
             self.committed,
             self.note,
             self.fetching,
-            self.overruled,
         )
 
     def stored(self, committed: Offset | None) -> Partition:
@@ -135,7 +129,6 @@ class Partition(NamedTuple):
             committed,
             self.note,
             self.fetching,
-            self.overruled,
         )
 
 
@@ -196,8 +189,6 @@ class State:
         The processed offset of each partition, owned or not.
     deleted : frozenset of str
         The topics that no longer exist, as far as the query has learned.
-    refreshing : bool
-        Whether the next commit contains all offsets, even those that are committed already.
     doubted : mapping of TopicPartition to Offset
         The lowest offset of each partition that the group may still take from a commit without an answer.  Such a
         request can arrive after a later one.
@@ -229,7 +220,6 @@ class State:
     batch: Batch | None = None
     committing: Commit | None = None
     retry_pending: bool = False
-    refreshing: bool = False
     doubted: Mapping[TopicPartition, Offset] = field(default_factory=dict)
     reading: bool = False
     finished_batches: int = 0
@@ -330,8 +320,6 @@ def uncommitted_ranges(state: State, partitions: Iterable[TopicPartition]) -> di
     ranges = {}
     for tp in partitions:
         p = state.owned[tp]
-        if p.overruled is not None:
-            ranges[tp] = p.overruled
         if p.finished is None:
             continue
         end = p.finished
@@ -340,8 +328,7 @@ def uncommitted_ranges(state: State, partitions: Iterable[TopicPartition]) -> di
         start = p.finished if p.committed is None else p.committed
         start = min(start, state.doubted.get(tp, start))
         if start < end:
-            before = ranges.get(tp, OffsetRange(start, end))
-            ranges[tp] = OffsetRange(min(start, before.start), max(end, before.until))
+            ranges[tp] = OffsetRange(start, end)
     return ranges
 
 

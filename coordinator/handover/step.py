@@ -22,7 +22,6 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
     PartitionInfoReceived,
     PlanBatch,
     ReadBack,
-    Refresh,
     Replay,
     Restored,
     Retry,
@@ -81,8 +80,6 @@ def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
             state, out = reading_back.compare(state, given)
         case Retry():
             state, out = replace(state, retry_pending=False), []
-        case Refresh():
-            state, out = replace(state, refreshing=True), []
         case End():
             state, out = replace(state, lifecycle=lifecycle_after(state.lifecycle, given.ending)), []
         case Leave():
@@ -98,12 +95,12 @@ def _follow_up(state: State, out: list[Output]) -> tuple[State, tuple[Output, ..
     asked: dict[TopicPartition, OwnershipEpoch] = {}
     due: dict[TopicPartition, CommitEntry] = {}
     behind = False
-    active, refreshing = Phase.ACTIVE, state.refreshing
+    active = Phase.ACTIVE
     may_commit = state.committing is None and not state.retry_pending
     # Deliberate: unpacked, for up to 10,000 partitions after each input.
     for tp, p in state.owned.items():
-        phase, epoch, position, leader_epoch, finished, committed, note, fetching, _ = p
-        if finished is not None and (committed is None or finished > committed or (refreshing and phase is active)):
+        phase, epoch, position, leader_epoch, finished, committed, note, fetching = p
+        if finished is not None and (committed is None or finished > committed):
             if may_commit:
                 assert note is not None
                 if finished != position:  # the rest is in flight
@@ -129,7 +126,7 @@ def _follow_up(state: State, out: list[Output]) -> tuple[State, tuple[Output, ..
         state = replace(state, behind_since=None)
     if due:
         commit = Commit(due, state.finished_batches)
-        state = replace(state, committing=commit, refreshing=False)
+        state = replace(state, committing=commit)
         out.append(commit)
     if state.doubted:
         state, reads = reading_back.confirm(state)

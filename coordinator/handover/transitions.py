@@ -25,7 +25,6 @@ class Cause(Enum):
     START_DECIDED = "start must be committed first"
     START_COMMITTED = "start was committed"
     LOG_CHANGED = "log changed"
-    OFFSET_CHANGED = "group's offset changed"
     REVOKED_IDLE = "revoked, nothing to finish"
     REVOKED_BUSY = "revoked, busy"
     SETTLED = "everything is committed"
@@ -45,7 +44,6 @@ TRANSITIONS: Mapping[tuple[Phase | None, Cause], Phase | None] = {
     (Phase.STARTING, Cause.REVOKED_BUSY): Phase.DRAINING,
     (Phase.STARTING, Cause.LOST): None,
     (Phase.ACTIVE, Cause.LOG_CHANGED): Phase.RESOLVING,
-    (Phase.ACTIVE, Cause.OFFSET_CHANGED): Phase.RESOLVING,
     (Phase.ACTIVE, Cause.REVOKED_IDLE): None,
     (Phase.ACTIVE, Cause.REVOKED_BUSY): Phase.DRAINING,
     (Phase.ACTIVE, Cause.LOST): None,

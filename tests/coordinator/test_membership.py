@@ -85,7 +85,7 @@ def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
         pattern: str | None = None,
         default: StartingOffset = StartingOffset.EARLIEST,
         assigned: tuple[TopicPartition, ...] = (),
-        keeps_offsets: bool | None = None,
+        commits: bool = True,
         **properties: str,
     ) -> Membership:
         settings = GroupSettings(
@@ -106,8 +106,9 @@ def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
                 default=default,
                 explicit={},
                 fail_on_data_loss=True,
-                keeps_offsets=not assigned if keeps_offsets is None else keeps_offsets,
+                keeps_offsets=not assigned,
             ),
+            commits=commits,
         )
         membership = Membership(
             settings,
@@ -503,7 +504,7 @@ def test_range_of_a_topic_that_a_pattern_matches_is_waited_for(member: Member, m
 
 def test_partitions_without_a_group_are_read_from_brokers_that_know_no_ends_of_leader_epochs(member: Member) -> None:
     """The mock cluster has such brokers.  In a group, its committed offsets show this earlier."""
-    membership = member("one", assigned=(MINE,))
+    membership = member("one", assigned=(MINE,), commits=False)
     assert membership.wait_for_assignment(PATIENCE_S)
     assert membership.wait_until(lambda state: bool(state.plannable()), PATIENCE_S)
     assert membership.state.plannable().keys() == {MINE}
@@ -512,21 +513,21 @@ def test_partitions_without_a_group_are_read_from_brokers_that_know_no_ends_of_l
 def test_a_partition_that_is_added_to_assign_is_read_from_its_beginning_also_with_a_group(member: Member) -> None:
     """Regression: it started at `latest`."""
     first, added = TopicPartition("orders", 0), TopicPartition("orders", 1)
-    run = member("one", assigned=(first,), keeps_offsets=True)
+    run = member("one", assigned=(first,))
     assert run.wait_for_assignment(PATIENCE_S)
     end = plan(run, 5)
     run.finish(end)
     assert run.wait_until(lambda state: not state.uncommitted, PATIENCE_S)
     run.begin_stop(5.0)
     run.join(10.0)
-    run = member("one", start=end, assigned=(first, added), keeps_offsets=True, default=StartingOffset.LATEST)
+    run = member("one", start=end, assigned=(first, added), default=StartingOffset.LATEST)
     assert run.wait_for_assignment(PATIENCE_S)
     assert run.wait_until(lambda state: len(state.plannable()) == 2, PATIENCE_S)
     assert {tp: p.offset for tp, p in run.state.plannable().items()} == {first: 5, added: 0}
 
 
 @pytest.mark.parametrize("keeps_offsets", [True, False])
-def test_without_a_group_a_replay_commits_no_markers(
+def test_a_replay_with_assign_commits_no_markers(
     member: Member, monkeypatch: pytest.MonkeyPatch, keeps_offsets: bool
 ) -> None:
     """Otherwise a user without rights to a group could never restart the query."""

@@ -387,7 +387,7 @@ def test_a_topic_that_the_users_json_names_starts_there_also_if_it_came_later(
     assert not told.topic_started
 
 
-@pytest.mark.parametrize("keeps_offsets", [True, False], ids=["group", "no group"])
+@pytest.mark.parametrize("started", [True, False], ids=["a group that has started it", "no group"])
 @pytest.mark.parametrize(
     ("named", "position"),
     [
@@ -400,22 +400,27 @@ def test_a_topic_that_the_users_json_names_starts_there_also_if_it_came_later(
 )
 @pytest.mark.parametrize("tp", [A, B], ids=str)
 def test_a_partition_that_was_added_to_assign_starts_at_its_beginning_unless_the_json_names_it(
-    tp: TopicPartition, named: dict[str, Any], position: int, *, keeps_offsets: bool
+    tp: TopicPartition, named: dict[str, Any], position: int, *, started: bool
 ) -> None:
-    """Regression: with a group it started at `latest`, so no query read the records before that.
-
-    Then the number 0 of partition 0 was taken for the mark of a topic that all queries of the group begin anew.
-    """
-    start = replace(POLICY, default=StartingOffset.LATEST, **named, keeps_offsets=keeps_offsets)
+    """Regression: with a group it started at `latest`, so no query read the records before that."""
+    start = replace(POLICY, default=StartingOffset.LATEST, **named, keeps_offsets=False)
     asking = Asking(assigned(A, B), first_topics={"t"}, added={tp}, start=start)
-    started: dict[str, Any] = {"topic_started": keeps_offsets, "initial_partition_count": 2 if keeps_offsets else None}
-    asking.offsets.found = {tp: replace(info(None, end=100), **started)}
+    count = 2 if started else None
+    asking.offsets.found = {tp: replace(info(None, end=100), topic_started=started, initial_partition_count=count)}
     asking.worker.run()
     [(_, told)] = asking.told().values()
     decided = decide_start(tp, told, QueryInfo("q", "new", read_before=True), start)
     assert decided.position == position
-    if keeps_offsets:
-        assert decided.note.initial_partition_count == 2, "0 would count for other queries of the group"
+
+
+def test_a_new_query_with_assign_starts_where_the_user_says_also_if_the_group_has_others_of_the_topic() -> None:
+    """Otherwise the partition would count as one that was added to the topic later."""
+    start = replace(POLICY, default=StartingOffset.LATEST, keeps_offsets=False)
+    asking = Asking(assigned(A, B), first_topics={"t"}, start=start)
+    asking.offsets.found = {B: replace(info(None, end=100), topic_started=True, initial_partition_count=1)}
+    asking.worker.run()
+    [(_, told)] = asking.told().values()
+    assert decide_start(B, told, QueryInfo("q", "new"), start).position == 100
 
 
 def test_a_partition_that_was_added_to_assign_starts_at_the_offset_of_the_group() -> None:

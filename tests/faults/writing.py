@@ -135,7 +135,7 @@ FAULTS = [
     Fault(
         "a query with its own offsets names its group to the sink",
         "connector/query/query.py",
-        "self._group_id = settings.group_id if settings.start.keeps_offsets else None",
+        "self._group_id = settings.group_id if settings.commits else None",
         "self._group_id = settings.group_id",
         "tests/connector/query/test_query.py",
     ),

@@ -1079,19 +1079,35 @@ def test_a_topic_may_have_a_word_for_all_its_partitions() -> None:
     assert decide(policy=words, info=later).position == 10
 
 
-# -- the checkpoint alone keeps the offsets
+# -- `assign`: the checkpoint decides
 
 
 ALONE = replace(EARLIEST, keeps_offsets=False)
 
 
-def test_without_a_group_the_checkpoint_is_gone_on_from() -> None:
+def test_with_assign_the_checkpoint_is_gone_on_from() -> None:
     start = decide(finished=30, policy=ALONE)
     assert (start.position, start.rewound) == (30, False)
     assert start.note.lineage == FIRST, "it is the start of before"
 
 
-def test_without_a_group_a_log_that_is_gone_is_lost_all_the_same() -> None:
+@pytest.mark.parametrize("committed", [15, 50])
+@pytest.mark.parametrize("by", [None, note("q"), note("another")], ids=["a tool", "this query", "another query"])
+def test_with_assign_the_checkpoint_decides_whatever_the_group_has(committed: int, by: CommitNote | None) -> None:
+    """Regression: after a reset the query ended with an error, or started at the group's offset."""
+    start = decide(committed, by=by, finished=30, policy=ALONE)
+    assert (start.position, start.rewound, start.lost) == (30, False, None)
+    assert start.durable_first, "the group gets the offset back"
+
+
+def test_with_assign_a_new_query_starts_at_the_offset_of_the_group_or_where_the_user_says() -> None:
+    assert decide(50, policy=ALONE).position == 50
+    assert decide(50, by=note("another"), policy=ALONE).position == 50
+    assert decide(policy=ALONE).position == 10
+    assert decide(policy=replace(ALONE, default=StartingOffset.LATEST)).position == 90
+
+
+def test_with_assign_a_log_that_is_gone_is_lost_all_the_same() -> None:
     with pytest.raises(DataLossError):
         decide(finished=5, policy=ALONE)
     with pytest.raises(DataLossError):

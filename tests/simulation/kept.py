@@ -248,23 +248,6 @@ KEPT = [
         "recordsLost a-0 [1, 2]",
     ),
     Kept(
-        "query_that_took_over_behind_its_logged_batch_and_lost_the_partition_leaves_the_batch_to_the_others",
-        Config(
-            protocol="classic",
-            topics=(1,),
-            queries=("a", "a"),
-            records=0,
-            transactions=False,
-            known=True,
-            static=True,
-            replaces=True,
-            slow=("info", "info", "commit"),
-        ),
-        "start 0 0, start 1 0, hand_over 2 0, pass_on 1 0, produce 0 0, pass_on 0 0, tick_all 0 0, reshuffle 0 0, "
-        "hand_over 0 0, refresh 0 0, commit 0 0, hand_over 2 0",
-        "q0 Refresh()",  # the real shell also commits here: the run tests that
-    ),
-    Kept(
         "skip_marker_without_an_answer_holds_although_the_partition_has_come_back",
         Config(queries=("a", "a"), records=1, known=True, on_rewind="group", replaces=True, slow=("plan", "")),
         "start 0 0, start 1 13, relapse 0 14, engine 0 7, succeed 1 4, exit 0 0",
@@ -277,25 +260,9 @@ KEPT = [
         "recreated a-0 0",
     ),
     Kept(
-        "topic_stays_begun_anew_when_the_partition_that_showed_it_has_moved_away",
-        Config(
-            topics=(1,),
-            queries=("a", "a"),
-            latest=True,
-            transactions=False,
-            known=True,
-            log_changes=True,
-            replaces=True,
-            slow=("commit", "plan"),
-        ),
-        "start 0 0, start 1 0, add 0 0, tick 1 0, tick 1 0, lapse 1 2, lapse 0 7, lead 0 0, restart 0 1, refresh 1 0, "
-        "overtake 1 12, exit 0 0, reshuffle 0 0, lapse 0 0, lead 0 0, start 0 0, lead 0 0, poll 0 0, info 0 6",
-        "topic_started=False, initial_partition_count=1, note=None",
-    ),
-    Kept(
         "range_of_a_topic_that_is_not_subscribed_any_more_is_left_to_the_group_if_another_query_has_read_of_it",
         Config(topics=(1, 1), queries=("ab", "a"), records=1, transactions=False, known=True, replaces=True),
-        "start 0 0, start 1 0, tick_all 0 0, restart 0 13, refresh 1 0, subscribe 0 6, tick_all 0 0, overtake 1 10",
+        "start 0 0, start 1 0, tick_all 0 0, restart 0 13, subscribe 0 6, tick_all 0 0, overtake 1 10",
         "orphaned=frozenset({('a', 0)})",
     ),
     Kept(
@@ -413,7 +380,7 @@ KEPT = [
         Kept(
             f"{name}_batch_of_an_evicted_member_is_named_although_the_new_owner_has_committed",
             Config(queries=("a",), on_rewind="group", transactions=False, slow=("poll",)),
-            "start 0 0, poll_all 0 0, tick_all 0 0, tick_all 0 0, evict 0 0, foreign 0 0, batch 0 0, refresh 0 0, "
+            "start 0 0, poll_all 0 0, tick_all 0 0, tick_all 0 0, evict 0 0, foreign 0 0, batch 0 0, "
             f"foreign 0 10, break 0 0, commit 0 0{finish}",
             "lost ['a-0'] {'a-0': [0, 2]}",
         )

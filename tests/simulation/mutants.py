@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from pyspark_kafka_group.coordinator import assignment_stability
-from pyspark_kafka_group.coordinator.handover import batches, ownership, reading_back, replay, starting, state, step
+from pyspark_kafka_group.coordinator.handover import batches, ownership, replay, starting, state, step
 from pyspark_kafka_group.offsets import commit_metadata, skip_markers, start_position
 from pyspark_kafka_group.query import planning
 from tests.simulation import query
@@ -68,20 +68,6 @@ MUTANTS = [
         "answer_commit",
         "doubted_after(state, commit) if given.unclear else state.doubted",
         "state.doubted",
-    ),
-    Mutant(
-        "an offset that another program has set is overwritten",
-        reading_back,
-        "is_decision",
-        "if stored.note is None:\n        return True",
-        "if stored.note is None:\n        return False",
-    ),
-    Mutant(
-        "an offset that is put back is a decision again and again",
-        reading_back,
-        "is_decision",
-        "if stored.offset == known:\n        return False",
-        "",
     ),
     Mutant("does not wait for its old batch", state, "blocked", "if batch is not None and", "if False and"),
     Mutant("partition info of an earlier assignment count", starting, "receive_info", "p.epoch != epoch", "False"),
@@ -406,7 +392,6 @@ MUTANTS = [
         "stored[tp].offset >= marker.range.until",
         "True",
     ),
-    Mutant("refresh commits what drains, too", step, "_follow_up", "(refreshing and phase is active)", "refreshing"),
 ]
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from pyspark_kafka_group.coordinator import assignment_stability
-from pyspark_kafka_group.coordinator.handover import batches, ownership, reading_back, replay, starting, state, step
+from pyspark_kafka_group.coordinator.handover import batches, ownership, replay, starting, state, step
 from pyspark_kafka_group.offsets import commit_metadata, skip_markers, start_position
 from pyspark_kafka_group.query import planning
 from tests.simulation.mutants import Mutant
@@ -437,18 +437,6 @@ PINNED = [
             "",
         ),
         "tests/coordinator/handover/test_starting.py::test_offset_that_nobody_of_us_committed_is_committed_once_more_before_it_is_planned",
-    ),
-    *(
-        Pinned(
-            Mutant(name, module, function, old, new),
-            "tests/coordinator/handover/test_reading_back.py"
-            "::test_batch_that_another_program_has_overruled_is_named_until_the_partition_has_started_again",
-        )
-        for name, module, function, old, new in (
-            ("an overruled batch is forgotten", reading_back, "compare", ".get(tp))", ".get(None))"),
-            ("an overruled batch is forgotten with the start", starting, "receive_info", "p.overruled if", "None if"),
-            ("an overruled batch is named for ever", batches, "answer_commit", ", overruled=None", ""),
-        )
     ),
     Pinned(
         Mutant("released without a look at what a late commit has done", state, "busy", "in_doubt or", "False or"),

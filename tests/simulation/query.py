@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from pyspark_kafka_group.coordinator.assignment_stability import is_stable
 from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
-from pyspark_kafka_group.coordinator.handover.reading_back import is_decision
 from pyspark_kafka_group.coordinator.handover.replay import is_own_commit
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
@@ -190,7 +189,7 @@ class Query:
         query_id = self.log[-1].query_id if self.log else None
         query_id = query_id or f"q{self.number}.{self.starts}"
         self.feed(inputs.Restored(start, query_id, markers, self.log[-1] if unfinished else None))
-        if self.log and not self._has_failed():
+        if self.log and self.policy.keeps_offsets and not self._has_failed():
             self.feed(inputs.OffsetsAtStart(world.store.offsets()))
         if self._has_failed():
             return True
@@ -778,8 +777,6 @@ class Query:
                     draining = (tp for tp, p in self.state.owned.items() if p.phase is Phase.DRAINING)
                     self.feed(inputs.Lose(tuple(draining)))
                 return True
-            if self.world.config.protocol == "assign" and self._was_set():
-                return True
             missing = tuple(tp for tp in commit.offsets if tp not in self.world.logs)
             if missing:
                 self._answer_commit("unknown topic")
@@ -817,35 +814,15 @@ class Query:
             if arg & 1 and commit.transaction in self.world.store.open:  # another run of the query may have ended it
                 self.world.store.end_transaction(commit.transaction, commit=False)
         elif not self.transactional and not commit.landed:
-            if self.world.config.protocol == "assign" and self._was_set():
-                return True  # the query has sent nothing
             self.world.late.append(commit)
-        self._answer_commit("in doubt", unclear=not self.transactional)
+        self._answer_commit("in doubt", unclear=not self.transactional and self.policy.keeps_offsets)
         return True
-
-    def _was_set(self) -> bool:
-        """Return whether another program has set an offset that this query would commit; see `Commits`."""
-        assert self.commit is not None
-        owned, changed = self.state.owned, {}
-        for tp, stored in self.commit.offsets.items():
-            there = self.world.store.committed.get(tp)
-            found = None if there is None else GroupOffset(Offset(there.offset), there.note)
-            p = owned.get(tp)
-            if p is None or p.phase is Phase.STARTING or p.committed is None or stored.note is None:
-                continue
-            if is_decision(found, p.committed, stored.note):
-                changed[tp] = found
-        if changed:
-            self._answer_commit("set by another program")
-            self.feed(inputs.OffsetsReadBack(changed))
-        return bool(changed)
 
     def _read_back(self) -> bool:
         """Read the group's offsets back if they may have changed.  Return whether the state has changed."""
         before = self.state
         if not self.reads_back:
-            assigned = self.world.config.protocol == "assign"
-            self.feed(inputs.ReadBack(tuple(self.state.owned if assigned else self.state.doubted)))
+            self.feed(inputs.ReadBack(tuple(self.state.doubted)))
         if self.reads_back:
             asked, self.reads_back = self.reads_back, ()
             stored = self.world.store.committed
@@ -865,13 +842,6 @@ class Query:
             return False
         self.retry = False
         self.feed(inputs.Retry())
-        return True
-
-    def refresh(self) -> bool:
-        """Commit everything again, as `assign` does from time to time."""
-        if not self.running:
-            return False
-        self.feed(inputs.Refresh())
         return True
 
     def _land(self, commit: OutstandingCommit) -> None:

@@ -20,7 +20,6 @@ PER_QUERY = {
     "commit": 8,
     "hand_over": 3,
     "retry": 2,
-    "refresh": 1,
     "start": 3,
 }
 PRODUCE = 14
@@ -136,8 +135,10 @@ def actions_of(rng: random.Random, config: Config, faults: str) -> list[Action]:
         if faults == "logs":
             kinds += [((kind, n), w) for n in range(partitions) for kind, w in CHANGES.items()]
             kinds += [(("lapse", n), LAPSES) for n in range(len(slow))]
-        if faults in ("resets", "assigned", "all"):
+        if faults in ("resets", "all"):
             kinds += [((kind, n), w) for n in range(partitions) for kind, w in LOGS.items()]
+        if faults == "assigned":
+            kinds += [((kind, n), 2) for n in range(partitions) for kind in ("disturb", "retention")]
         _WEIGHTED[key] = [k for k, _ in kinds], list(accumulate(w for _, w in kinds))
     choices, weights = _WEIGHTED[key]
     length = rng.randint(20, 80)

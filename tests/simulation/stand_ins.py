@@ -317,15 +317,9 @@ class WatchedCommits(Commits):
 
         super().__init__(settings, answered=note_answered, **others)
 
-    def send(
-        self,
-        command: Commit,
-        member: Any,
-        member_id: str,
-        expected: Mapping[TopicPartition, Offset] | None = None,
-    ) -> None:
+    def send(self, command: Commit, member: Any, member_id: str) -> None:
         self._query.note_commit(command)
-        super().send(command, member, member_id, expected)
+        super().send(command, member, member_id)
 
 
 class SimulatedCommitter:

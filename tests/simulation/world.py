@@ -15,7 +15,6 @@ from pyspark_kafka_group.coordinator.handover.inputs import Input
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
 from pyspark_kafka_group.coordinator.handover.outputs import Output
 from pyspark_kafka_group.coordinator.handover.state import Batch, State
-from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.read_range import ReadRange
@@ -33,7 +32,8 @@ Rows = Mapping[TopicPartition, list[Record]]
 class Config(NamedTuple):
     """The configuration of a run, which does not change.
 
-    ``protocol``: the protocol of the group.  With ``assign``, no group exists, and resets may hit running queries.
+    ``protocol``: the protocol of the group.  With ``assign``, no group exists, and other programs may set its offsets
+    without an effect on the query.
     ``topics``: the number of partitions of each topic.  ``queries``: the letters of each query's topics.
     ``known``: the group has committed offset 0 in every partition before.
     ``static``: members keep their place while their process is down.
@@ -107,6 +107,7 @@ class World:
             explicit={},
             fail_on_data_loss=config.on_rewind == "fail" and (config.fails or not config.log_changes),
             on_rewind=RewindPolicy.FAIL if config.asks else RewindPolicy(config.on_rewind),
+            keeps_offsets=config.protocol != "assign",
         )
         self.queries = [make(self, n, frozenset(letters)) for n, letters in enumerate(config.queries)]
         self.foreigner = Foreigner(self)
@@ -125,7 +126,6 @@ class World:
         self.again: dict[TopicPartition, dict[Record, int]] = {}  # must be processed more often than this
         self.landing_late = False
         self.put_back: set[TopicPartition] = set()  # lowered by a late commit, and not committed again yet
-        self.put_back_by_killed: set[TopicPartition] = set()  # of these: by a process that was killed since
         self.late: list[OutstandingCommit] = []  # plain commits without an answer, which may still arrive
         self.producers: dict[int, Query] = {}  # the run that may commit in transactions, by query
         self.changed_topics: set[str] = set()
@@ -182,8 +182,6 @@ class World:
                 happened = query.break_commit(arg)
             case "retry":
                 happened = query.pause_is_over()
-            case "refresh":
-                happened = query.refresh()
             case "start":
                 happened = query.start(arg)
             case "exit":
@@ -263,6 +261,8 @@ class World:
                 for transaction in undecided[:1]:
                     self.store.end_transaction(transaction, commit=not arg & 1)
                 return self._arrive(self.late[:1]) or bool(undecided)
+            case "disturb":
+                return self._disturb(self.partitions[who % len(self.partitions)], arg)
             case "reset":
                 tp = self.partitions[who % len(self.partitions)]
                 return self._lose_offsets(tp.topic) if arg & 12 == 12 else self._reset(tp, arg)
@@ -300,8 +300,6 @@ class World:
                 self.landing_late = True
                 self.store.land(commit.offsets)
                 self.landing_late = False
-                if commit.member not in self.group.members:  # only `assign`, where nothing fences it
-                    self.put_back_by_killed |= commit.offsets.keys() & self.put_back
         return bool(late)
 
     def _declare_if_unseen(self, commit: OutstandingCommit) -> None:
@@ -495,8 +493,19 @@ class World:
             for query in self.queries:
                 query.tick()
 
+    def _disturb(self, tp: TopicPartition, arg: int) -> bool:
+        """Set or delete the group's offset of a partition that the checkpoint of a query with `assign` has."""
+        (query,) = self.queries
+        if not query.log or tp not in query.log[-1].entries or tp not in self.logs:
+            return False
+        if arg & 8:
+            self.store.committed.pop(tp, None)
+        else:
+            self.store.committed[tp] = Stored(arg & 7, None)
+        return True
+
     def _reset(self, tp: TopicPartition, arg: int) -> bool:
-        """Let all processes die, except with `assign`; then rewind or delete a committed offset."""
+        """Let all processes die, and then rewind or delete a committed offset."""
         found = self.store.committed.get(tp)
         if found is None or self.store.open or tp not in self.logs:
             return False
@@ -505,15 +514,7 @@ class World:
         rewound = max(0, found.offset - 1 - arg % 4)
         high = self.logs[tp].high
         for query in self.queries:
-            if self.config.protocol != "assign":
-                self._die(query)
-                continue
-            p = query.state.owned.get(tp) if query.running else None
-            # Between the read and the commit of a start, a reset is lost.  A reset to the same offset changes nothing.
-            if query.running and (p is None or p.phase is not Phase.ACTIVE or p.committed == rewound):
-                return False
-            self.late.clear()  # a late commit after a reset looks like a reset to its offset
-            high += 1000  # the query notices it only with its next commit
+            self._die(query)
         if arg & 8 and not self.config.latest:
             del self.store.committed[tp]
             rewound = 0
@@ -817,9 +818,9 @@ class World:
             for tp, r in end.ranges().items():
                 p, stored = query.state.owned.get(tp), self.store.committed.get(tp)
                 known = p is not None and p.committed is not None and p.epoch == query.planned_under.get((id(end), tp))
-                # A late commit may have lowered it for a moment, or another program has just reset it.
-                reset = self.config.protocol == "assign" and (stored is None or stored.note is None)
-                known = known and not reset and tp not in query.state.doubted and tp not in self.put_back
+                # A late commit may have lowered it for a moment.  With `assign`, it may be anywhere.
+                known = known and tp not in query.state.doubted and tp not in self.put_back
+                known = known and self.config.protocol != "assign"
                 if known and self.is_current(tp, end, r.until) and (stored is None or stored.offset < r.until):
                     raise Violation("ran ahead", f"q{query.number} plans, and {tp} {r} of two batches before is open")
 
@@ -875,15 +876,14 @@ class World:
     def judge_left(self, query: Query, before: State) -> None:
         """Raise if a member reports that it has left cleanly, but others have to repeat something.
 
-        `assign` is an exception: a commit of a killed process may arrive at any time (docs/guarantees.md).
+        With `assign`, commits are only information: one of a killed process may arrive at any time.
         """
         if not query.state.clean or self.config.log_changes:
             return
         for tp, p in before.owned.items():
             stored = self.store.committed.get(tp)
             behind = p.finished is not None and (stored is None or stored.offset < p.finished)
-            reset = stored is None or stored.note is None  # with `assign`, another program may just have done this
-            excused = tp in self.put_back_by_killed or (reset and self.config.protocol == "assign")
+            excused = self.config.protocol == "assign"
             running = before.batch is not None and before.batch.epochs.get(tp) == p.epoch
             if running or (behind and not excused):
                 raise Violation("not clean", f"q{query.number} leaves {tp} at {p.finished}, committed is {stored}")
@@ -904,9 +904,8 @@ class World:
         )
         if not self.landing_late:  # a second late commit does not undo the first
             self.put_back.discard(tp)
-            self.put_back_by_killed.discard(tp)
         if before is not None and not stale and stored.offset < before.offset:
-            if not self.landing_late:
+            if not self.landing_late and self.config.protocol != "assign":
                 raise Violation("committed offset went back", f"{tp} from {before} to {stored}")
             self.put_back.add(tp)
         self._begin(tp, stored.offset)
@@ -918,7 +917,7 @@ class World:
     def judge_end(self) -> None:
         for tp, log in self.logs.items():
             found = self.store.committed.get(tp)
-            if found is None or found.offset != log.high:
+            if self.config.protocol != "assign" and (found is None or found.offset != log.high):
                 raise Violation("lag at rest", f"{tp}: committed {found}, log end {log.high}")
             counts = self.processed[tp]
             first = max(self.base.get(tp, 0), log.start)
@@ -1009,6 +1008,7 @@ _CLUSTER_ACTIONS = frozenset(
             "decide",
             "add",
             "reset",
+            "disturb",
             "retention",
         ),
         *("recreate", "truncate", "lapse", "relapse", "pass_on", "overtake", "lead", "foreign", "go_back"),

@@ -234,7 +234,8 @@ def test_doctor() -> None:
 
 GOES_BACK = [
     "A query with a checkpoint stops at its next start with OffsetRewindError. Use",
-    "  --intended, or start it once with onOffsetRewind=group.",
+    "  --intended, or start it once with onOffsetRewind=group. A query with assign",
+    "  and a checkpoint ignores the reset.",
 ]
 
 
@@ -248,9 +249,12 @@ def test_people_are_shown_what_a_reset_does() -> None:
         "Nothing was changed. --execute sets 2 offsets of etl.",
         *GOES_BACK,
     ]
-    assert reset_text(reset_document("etl", [CHANGE], executed=True))[-3:] == ["Set 1 offset of etl.", *GOES_BACK]
-    accepted = reset_text(reset_document("etl", [CHANGE], executed=True), intended=True)[-1]
-    assert accepted == "A query with a checkpoint accepts the new offsets at its next start, once."
+    assert reset_text(reset_document("etl", [CHANGE], executed=True))[-4:] == ["Set 1 offset of etl.", *GOES_BACK]
+    accepted = reset_text(reset_document("etl", [CHANGE], executed=True), intended=True)[-2:]
+    assert accepted == [
+        "A query with a checkpoint accepts the new offsets at its next start, once. A",
+        "  query with assign and a checkpoint ignores the reset.",
+    ]
     forth = replace(CHANGE, previous=Offset(1))
     assert reset_text(reset_document("etl", [forth, new], executed=True))[-1] == "Set 2 offsets of etl."
 

@@ -291,10 +291,11 @@ def test_partitions_that_are_given() -> None:
     assert group.partitions == (TopicPartition("a", 3), ORDERS, TopicPartition("orders", 1))
     assert group.topics == ("a", "orders")
     assert group.commit_mode is CommitMode.PLAIN
-    assert group.start.keeps_offsets
+    assert group.commits
+    assert not group.start.keeps_offsets, "the checkpoint decides"
     assert not group.leaves_with_a_request
     assert group.for_query("q").group_id == "etl"
-    assert not settings(**{**given, "kafka.group.id": None}).group.start.keeps_offsets
+    assert not settings(**{**given, "kafka.group.id": None}).group.commits
 
 
 def test_a_partition_that_does_not_exist_is_refused() -> None:

@@ -19,7 +19,6 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
     Lose,
     PlanBatch,
     PlannedRange,
-    Refresh,
     Restored,
     Retry,
     Revoke,
@@ -170,24 +169,6 @@ def test_refused_commit_lets_no_further_batch_begin() -> None:
     assert machine.state.plannable() == {}
     machine.feed(CommitAnswered(None))
     assert machine.plannable() == {A: (1, 8)}
-
-
-def test_what_is_committed_is_committed_again_once() -> None:
-    """The query does so with `assign`, because brokers delete the offset of an idle partition."""
-    machine = active(A, B)
-    machine.feed(Refresh())
-    assert machine.state.committing is not None
-    assert {tp: entry.offset for tp, entry in machine.state.committing.entries.items()} == {A: 0, B: 0}
-    assert machine.state.may_plan
-    machine.feed(CommitAnswered("refused"), Retry())
-    assert machine.state.committing is None, "the next time will do"
-
-
-def test_what_is_not_planned_yet_is_not_committed_again() -> None:
-    machine = in_flight()
-    machine.feed(Assign((B,)), Refresh())
-    assert machine.state.committing is not None
-    assert machine.state.committing.entries.keys() == {A}
 
 
 def test_commit_of_the_first_of_two_batches_lets_the_next_one_begin() -> None:

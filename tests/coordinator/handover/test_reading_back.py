@@ -1,8 +1,6 @@
-"""Commits that arrive after their successors, and offsets that another program sets."""
+"""Commits that arrive after their successors."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 
@@ -22,17 +20,14 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending
 from pyspark_kafka_group.coordinator.handover.outputs import (
     Commit,
-    Fail,
     FetchOffsets,
-    FetchPartitionInfo,
     ScheduleRetry,
 )
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.errors import OffsetRewindError
-from pyspark_kafka_group.offsets.start_inputs import GroupOffset, RewindPolicy
+from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import Offset
-from tests.coordinator.machine import NEW_LINEAGE, NEW_LOG, A, B, Machine, active, fed, in_flight, info, note, span
+from tests.coordinator.machine import NEW_LINEAGE, NEW_LOG, A, Machine, active, fed, in_flight, note, span
 
 UNCLEAR = CommitAnswered("no answer", unclear=True)
 
@@ -178,71 +173,17 @@ def test_what_is_read_back_while_a_commit_is_outstanding_says_nothing() -> None:
     assert machine.due() == {A: 5}
 
 
-# ------------------------------------------------------------ another program sets an offset: `assign`
-
-
 @pytest.mark.parametrize("there", [foreign(2), found(None), found(2, note("another", lineage=NEW_LINEAGE))])
-def test_where_a_partition_starts_is_decided_anew_when_its_offset_was_set(there: OffsetsReadBack) -> None:
-    """Regression: with `assign`, the next commit overwrote the offset of the other program."""
-    machine = active(A, B)
-    machine.feed(ReadBack((A, B)))
-    assert machine.feed(there) == [FetchPartitionInfo({A: machine.epoch(A)})]
-    assert machine.phase(A) is Phase.RESOLVING
-    assert machine.phase(B) is Phase.ACTIVE
-
-
-def test_offset_that_was_set_during_a_batch_waits_for_the_batch() -> None:
-    machine = in_flight()
-    assert machine.feed(foreign(2)) == []
-    asked = machine.finish()
-    assert asked[-1] == FetchPartitionInfo({A: machine.epoch(A)})
-    assert machine.state.committing is None, "nothing of before is committed any more"
-
-
-@pytest.mark.parametrize("until", ["in flight", "finished", "starting", "started"])
-def test_batch_that_another_program_has_overruled_is_named_until_the_partition_has_started_again(until: str) -> None:
-    """Regression: an evicted member took the commit of the new owner for a reset, and no event named its own batch."""
-    machine = in_flight()
-    machine.state = replace(machine.state, policy=replace(machine.state.policy, on_rewind=RewindPolicy.GROUP))
-    machine.feed(foreign(5))
-    if until != "in flight":
-        machine.finish()
-    if until in ("starting", "started"):
-        machine.told(A, info(5, by=None))
-    if until == "started":
-        machine.feed(CommitAnswered(None))
-        assert machine.phase(A) is Phase.ACTIVE
-    ranges = {} if until == "started" else {A: span(0, 5)}
-    assert machine.feed(Lose((A,)))[0] == events.Lost(partitions=(A,), ranges=ranges)
-
-
-def _reset(policy: RewindPolicy) -> Machine:
-    machine = active()
-    machine.state = replace(machine.state, policy=replace(machine.state.policy, on_rewind=policy))
-    machine.plan((A, 5))
-    machine.finish()
-    machine.feed(CommitAnswered(None), ReadBack((A,)), foreign(2))
-    machine.said.clear()
-    machine.told(A, info(2, by=None))
-    return machine
-
-
-def test_reset_ends_a_query_that_is_not_to_follow() -> None:
-    [fail] = [output for output in _reset(RewindPolicy.FAIL).said if isinstance(output, Fail)]
-    assert isinstance(fail.error, OffsetRewindError)
-
-
-@pytest.mark.parametrize(("policy", "offset"), [(RewindPolicy.GROUP, 2), (RewindPolicy.CHECKPOINT, 5)])
-def test_reset_is_followed_or_undone(policy: RewindPolicy, offset: int) -> None:
-    machine = _reset(policy)
-    assert events.Rewound(partition=A, committed=Offset(2), position=Offset(offset)) in machine.said
-    assert machine.due() == {A: offset}
-    machine.feed(CommitAnswered(None))
-    assert [position for _, position in machine.plannable().values()] == [offset]
+def test_an_offset_that_no_late_commit_of_this_query_explains_is_left_alone(there: OffsetsReadBack) -> None:
+    """The member has lost its place, and does not know that yet.  Its commits would be refused."""
+    machine = doubted()
+    assert machine.feed(there) == []
+    assert machine.phase(A) is Phase.ACTIVE
+    assert not machine.state.uncommitted
 
 
 def test_a_read_back_that_changes_nothing_is_no_assignment() -> None:
-    """Regression: with ``assign``, the number of assignments in the progress rose every three seconds."""
+    """Regression: the number of assignments in the progress rose every three seconds."""
     machine = doubted()
     before = machine.state.last_epoch
     machine.feed(ReadBack((A,)), found(5))

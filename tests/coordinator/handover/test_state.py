@@ -7,7 +7,7 @@ import pytest
 from pyspark_kafka_group.coordinator.handover.state import Partition, raised, unrelated
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.start_inputs import ProcessedOffset
-from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, OwnershipEpoch
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch
 from tests.coordinator.machine import LOG, NEW_LOG, note, processed
 
 FULL = Partition(
@@ -19,7 +19,6 @@ FULL = Partition(
     committed=Offset(5),
     note=note(since=4),
     fetching=True,
-    overruled=OffsetRange(Offset(1), Offset(2)),
 )
 
 
