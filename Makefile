@@ -76,7 +76,7 @@ proof: $(PARTS:%=proof-%)  ## each night, and before a release: hours (PARTS="so
 proof-schedules:
 	$(PART) 'a million schedules from seed $(SEED)' $(MAKE) simulate ARGS='--schedules 1000000 --seed $(SEED)'
 proof-soak:
-	$(PART) 'an hour of faults, seed $(SEED)' $(MAKE) soak ARGS='--minutes 60 --brokers 3 --proxied --seed $(SEED)'
+	$(PART) 'an hour of faults, seed $(SEED)' $(MAKE) soak ARGS='--minutes 60 --brokers 3 --proxied --coordinator-away 10 --seed $(SEED)'
 proof-sanitizers:
 	$(PART) 'a million rounds of each fuzzer from seed $(SEED)' $(MAKE) sanitize ARGS='1000000 $(SEED)'
 proof-versions: $(READY)

@@ -15,6 +15,7 @@ from pyspark_kafka_group.testing.pinned_jars import KAFKA_VERSION
 
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 
 _TOOLS = f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}"
 _SHA256 = "62f3c5dd7aa3442d4c5bc6a95f86e2502178ea09de8e27f74d9563bf955e253c"

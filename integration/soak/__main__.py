@@ -10,7 +10,7 @@ from pathlib import Path
 
 from integration.arguments import new_folder
 from integration.report import shown
-from integration.soak.chaos import FAULTS
+from integration.soak.chaos import DRAWN
 from integration.soak.run import Soak, run
 
 
@@ -25,11 +25,16 @@ def main() -> int:
     parser.add_argument("--lake", action="store_true", help="also fill a Delta or Iceberg table, each record once")
     parser.add_argument("--seed", type=int, help="decides the faults; random unless given")
     parser.add_argument("--fault-interval", type=float, default=10.0, help="seconds between faults (%(default)g)")
-    parser.add_argument("--only", action="append", choices=FAULTS, default=[], help="a kind of fault; give it again")
+    parser.add_argument("--only", action="append", choices=DRAWN, default=[], help="a kind of fault; give it again")
+    parser.add_argument(
+        "--coordinator-away", type=float, default=0.0, metavar="MINUTES", help="keep a coordinator away"
+    )
     parser.add_argument("--per-second", type=float, default=300.0, help="records produced (%(default)g)")
     parser.add_argument("--report", type=Path, help="where to write the report as JSON")
     parser.add_argument("--folder", type=new_folder, help="a new folder that keeps event logs, logs and sinks")
     given = parser.parse_args()
+    if given.coordinator_away and given.brokers == 1:
+        parser.error("--coordinator-away needs --brokers 3: one broker coordinates everything")
     if given.lake and given.spark_cluster:
         parser.error("--lake is for applications in local mode: leave --spark-cluster out")
     # SIGTERM must also end the applications.  An exception runs all cleanup code.
@@ -48,6 +53,7 @@ def main() -> int:
             lake=given.lake,
             fault_interval_s=given.fault_interval,
             only=given.only,
+            coordinator_away_s=60 * given.coordinator_away,
             per_second=given.per_second,
             folder=given.folder,
         ),

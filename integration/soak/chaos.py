@@ -18,6 +18,7 @@ from integration.soak.faults import (
     Fault,
     Scene,
     blackhole,
+    coordinator_away,
     cut,
     delay,
     kill,
@@ -38,6 +39,9 @@ from integration.soak.faults import (
     terminate,
 )
 from integration.soak.spark_faults import kill_executor, kill_python, kill_workers, on_executor
+
+COORDINATOR_AWAY = "coordinator away"
+"""Takes minutes, so it is never drawn: ``--coordinator-away`` does it once, at the beginning."""
 
 SPARK_FAULTS: dict[str, tuple[int, Fault]] = {
     "kill executor": (4, on_executor(kill_executor)),
@@ -72,9 +76,13 @@ FAULTS: dict[str, tuple[int, Fault]] = {
     "late commit": (3, on_network(late_commit)),
     "restore checkpoint": (3, on_application(restore_checkpoint, ends=True)),
     "reset offsets": (1, reset_offsets),
+    COORDINATOR_AWAY: (0, coordinator_away),
     **SPARK_FAULTS,
 }
 """The relative frequency of each kind of fault, and the function that does it."""
+
+DRAWN = [kind for kind, (weight, _) in FAULTS.items() if weight]
+"""The kinds of faults that a seed may draw."""
 
 LETHAL = frozenset(
     kind for kind in FAULTS if kind.startswith("kill ") and "broker" not in kind and kind not in SPARK_FAULTS

@@ -16,10 +16,12 @@ from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 
 from integration.cluster import committed
+from integration.kafka_tools import TRANSACTIONS, run_tool
 from integration.oracles import Reset
 from integration.processes import Part
 from integration.soak.supervisor import Supervised, Supervisor
 from integration.spark_cluster import SparkCluster
+from pyspark_kafka_group.cluster.properties.kafka_properties import transactional_id
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.tools.command_base import FOUND
 
@@ -62,6 +64,8 @@ class Scene:
         The folder for copies of checkpoints.
     resets : list of Reset
         The resets of the group's offsets.
+    coordinator_away_s : float
+        How long :func:`coordinator_away` keeps a broker away.
     broker_lock, proxy_lock, spark_lock : Lock
         Held during a fault of a broker, of the network, or of Spark's workers.  Each lock allows one fault at a time.
     over : Event
@@ -78,6 +82,7 @@ class Scene:
     partitions: int = 0
     copies: Path | None = None
     resets: list[Reset] = field(default_factory=list)
+    coordinator_away_s: float = 0.0
     over: threading.Event = field(default_factory=threading.Event)
     broker_lock: threading.Lock = field(default_factory=threading.Lock)
     proxy_lock: threading.Lock = field(default_factory=threading.Lock)
@@ -392,6 +397,28 @@ def pause_broker(scene: Scene, broker: int, draw: random.Random) -> str:
     scene.over.wait(seconds)
     scene.kafka.resume(broker)
     return f"{seconds:.1f} s"
+
+
+def coordinator_away(scene: Scene, _draw: random.Random, done: Done) -> bool:
+    """Keep the broker away that coordinates the commits of an application, and start it again after some minutes."""
+    committing = [one for one in scene.supervisor.applications if one.application.is_transactional]
+    wait(scene, lambda: any(one.up for one in committing))
+    with scene.broker_lock:
+        one = next(one for one in committing if one.up)
+        broker = _coordinator(scene, transactional_id(scene.group, one.application.query_id))
+        done.victim = f"broker {broker}"
+        done.detail = f"coordinated the commits of {one.name}, away for {scene.coordinator_away_s:.0f} s"
+        scene.kafka.kill(broker)
+        scene.over.wait(scene.coordinator_away_s)
+        scene.kafka.restart(broker)
+    return True
+
+
+def _coordinator(scene: Scene, of: str) -> int:
+    """Return the broker that coordinates a transactional id."""
+    arguments = ("--bootstrap-server", scene.kafka.bootstrap_servers, "describe", "--transactional-id", of)
+    head, described = (line.split() for line in run_tool(TRANSACTIONS, *arguments).splitlines() if line.strip())
+    return int(dict(zip(head, described, strict=False))["CoordinatorId"])
 
 
 def on_network(act: Callable[[Scene, random.Random], str]) -> Fault:

@@ -21,8 +21,9 @@ from integration.oracles import Member, Window
 from integration.pipelines import TOO_BUSY, Application, wait_for
 from integration.report import Recording, Report, judge
 from integration.soak import lake
-from integration.soak.chaos import LETHAL, Chaos
+from integration.soak.chaos import COORDINATOR_AWAY, LETHAL, Chaos
 from integration.soak.faults import Done, Scene
+from integration.soak.growth import GrowthWatch, judge_growth, summary
 from integration.soak.source_ends import SourceWatch, unaccounted
 from integration.soak.supervisor import Ending, Supervised, Supervisor
 from integration.spark_cluster import JAVA_OPTIONS, SparkCluster
@@ -56,6 +57,9 @@ class Soak:
         Whether the applications also write to a lake table.
     longest_down_s : float
         How long an ended application may stay down.
+    coordinator_away_s : float
+        How long the broker is away that coordinates the transactions of an application.  No other takes its place,
+        because the topic of that state then has one replica.
     only : sequence of str
         The kinds of faults to draw; empty for all.
     kinds : sequence of str
@@ -78,6 +82,7 @@ class Soak:
     transactional_partitions: int = 4
     transactions_per_second: float = 4.0
     longest_down_s: float = 15.0
+    coordinator_away_s: float = 0.0
     only: Sequence[str] = ()
     kinds: Sequence[str] = ()
     folder: Path | None = None
@@ -92,6 +97,8 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
 
     # The group must notice a dead member during the run.  Under KIP-848, the broker decides when.
     properties = {"group.consumer.session.timeout.ms": "6000", "group.consumer.heartbeat.interval.ms": "500"}
+    if soak.coordinator_away_s:
+        properties |= {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
     with (
         tempfile.TemporaryDirectory(prefix="soak-") as temporary,
         LocalKafka(soak.brokers, proxied=soak.proxied, properties=properties) as kafka,
@@ -106,6 +113,7 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
         # Only in local mode: parents in a Spark cluster may die, and this run must not adopt their processes.
         watched = spark is None and sys.platform == "linux"
         watch = stack.enter_context(SourceWatch(folder)) if watched else None
+        growth = stack.enter_context(GrowthWatch(watch.ends)) if watch is not None else None
         supervisor = Supervisor(_applications(soak, kafka, folder, spark, watch))
         if soak.lake:
             name, settings = lake.create(folder / "lake"), lake_settings(folder / "lake")
@@ -114,6 +122,7 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
         scene = Scene(
             kafka, soak.brokers, soak.proxied, supervisor, spark, GROUP, TOPIC, soak.partitions, folder / "copies"
         )
+        scene.coordinator_away_s = soak.coordinator_away_s
         chaos = Chaos(scene, soak.seed, say, soak.only)
         plain = [(TOPIC, n) for n in range(soak.partitions)]
         transactional = [(TRANSACTIONS, n) for n in range(soak.transactional_partitions)]
@@ -156,7 +165,8 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
             supervisor.close()
         of_spark = _of_spark(spark, supervisor) if spark is not None else {}
         ends_of_sources = _ends_of_sources(watch, supervisor, problems) if watch is not None else "not watched"
-        problems += [*chaos.problems, *supervisor.problems, *unexpected(supervisor.endings)]
+        sizes = growth.sizes if growth is not None else {}
+        problems += [*chaos.problems, *supervisor.problems, *unexpected(supervisor.endings), *judge_growth(sizes)]
         members = [
             Member(one.name, one.application.events(), one.application.deliveries) for one in supervisor.applications
         ]
@@ -187,6 +197,7 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
         "transactions in doubt": transactions.in_doubt,
         **of_spark,
         "ends of source processes": ends_of_sources,
+        "source processes": summary(sizes),
         "failed samples": monitor.failures,
         "samples without offsets": monitor.vanished,
         "faults": [dataclasses.asdict(done) for done in chaos.done],
@@ -299,6 +310,9 @@ def _disturb(soak: Soak, chaos: Chaos) -> None:
         return
     end = time.monotonic() + soak.seconds
     number = 0
+    if soak.coordinator_away_s:
+        chaos.do(number, COORDINATOR_AWAY)
+        number += 1
     while time.monotonic() + soak.fault_interval_s < end:
         clock.wait(soak.fault_interval_s)
         chaos.draw(number)
@@ -337,7 +351,7 @@ def unexpected(endings: Sequence[Ending]) -> list[str]:
 
 def _stops_all(fault: Done, brokers: int) -> bool:
     """Return whether the fault stopped all applications."""
-    return fault.kind == "reset offsets" or (fault.victim.startswith("broker") and brokers == 1)
+    return fault.kind in ("reset offsets", COORDINATOR_AWAY) or (fault.victim.startswith("broker") and brokers == 1)
 
 
 def _delays_a_plain_commit(fault: Done) -> bool:
