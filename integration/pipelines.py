@@ -309,16 +309,6 @@ class Application:
         )
         self._process: subprocess.Popen[bytes] | None = None
 
-    @property
-    def is_transactional(self) -> bool:
-        """Whether its commits are transactions."""
-        return bool(json.loads(self.config.read_text())["options"].get("commitMode") != "plain")
-
-    @property
-    def query_id(self) -> str:
-        """The id of its query, which its checkpoint has from the first start on."""
-        return str(json.loads((self._checkpoint / "metadata").read_text())["id"])
-
     def configure(self, **switches: Any) -> Application:
         """Set switches of ``application.py``, before the start."""
         self.config.write_text(json.dumps({**json.loads(self.config.read_text()), **switches}))

@@ -21,7 +21,6 @@ from integration.oracles import Reset
 from integration.processes import Part
 from integration.soak.supervisor import Supervised, Supervisor
 from integration.spark_cluster import SparkCluster
-from pyspark_kafka_group.cluster.properties.kafka_properties import transactional_id
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.tools.command_base import FOUND
 
@@ -401,24 +400,28 @@ def pause_broker(scene: Scene, broker: int, draw: random.Random) -> str:
 
 def coordinator_away(scene: Scene, _draw: random.Random, done: Done) -> bool:
     """Keep the broker away that coordinates the commits of an application, and start it again after some minutes."""
-    committing = [one for one in scene.supervisor.applications if one.application.is_transactional]
-    wait(scene, lambda: any(one.up for one in committing))
+    found: dict[str, int] = {}
+
+    def known() -> bool:
+        found.update(_coordinators(scene.kafka.bootstrap_servers))
+        return bool(found)
+
+    wait(scene, known)
     with scene.broker_lock:
-        one = next(one for one in committing if one.up)
-        broker = _coordinator(scene, transactional_id(scene.group, one.application.query_id))
+        broker = min(found.values())
+        kept = sum(coordinator == broker for coordinator in found.values())
         done.victim = f"broker {broker}"
-        done.detail = f"coordinated the commits of {one.name}, away for {scene.coordinator_away_s:.0f} s"
+        done.detail = f"coordinated the commits of {kept} applications, away for {scene.coordinator_away_s:.0f} s"
         scene.kafka.kill(broker)
         scene.over.wait(scene.coordinator_away_s)
         scene.kafka.restart(broker)
     return True
 
 
-def _coordinator(scene: Scene, of: str) -> int:
-    """Return the broker that coordinates a transactional id."""
-    arguments = ("--bootstrap-server", scene.kafka.bootstrap_servers, "describe", "--transactional-id", of)
-    head, described = (line.split() for line in run_tool(TRANSACTIONS, *arguments).splitlines() if line.strip())
-    return int(dict(zip(head, described, strict=False))["CoordinatorId"])
+def _coordinators(servers: str) -> dict[str, int]:
+    """Return the broker that coordinates the transactional id of each query."""
+    lines = run_tool(TRANSACTIONS, "--bootstrap-server", servers, "list").splitlines()
+    return {name: int(broker) for name, broker, *_ in map(str.split, lines[1:]) if name.startswith("kafka-group-")}
 
 
 def on_network(act: Callable[[Scene, random.Random], str]) -> Fault:
