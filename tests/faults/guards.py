@@ -8,8 +8,37 @@ _PERMISSIONS = "cluster/properties/permissions.py"
 _TEST_PERMISSIONS = "tests/cluster/properties/test_permissions.py"
 _START_REQUESTS, _TEST_START_REQUESTS = "coordinator/start_requests.py", "tests/coordinator/test_start_requests.py"
 _LAKE, _TEST_LAKE = "stores/lake_table.py", "tests/stores/test_lake_table.py"
+_LIMITS, _TEST_ENGINE = "connector/stream_reader_42.py", "tests/connector/test_engine_copy.py"
 
 FAULTS = [
+    Fault(
+        "the limits of an engine with its own PySpark are ignored",
+        _LIMITS,
+        'getattr(limit, "max_rows", _NO_LIMIT)',
+        "limit.max_rows if isinstance(limit, ReadMaxRows) else _NO_LIMIT",
+        _TEST_ENGINE,
+    ),
+    Fault(
+        "a trigger that runs once is not seen on an engine with its own PySpark",
+        _LIMITS,
+        'if type(limit).__name__ == "ReadAllAvailable":',
+        'if str(type(limit)) == "<class \'pyspark.sql.streaming.datasource.ReadAllAvailable\'>":',
+        _TEST_ENGINE,
+    ),
+    Fault(
+        "an engine with its own PySpark does not see availableNow",
+        _LIMITS,
+        "if _ENGINE in sys.modules:",
+        "if False:",
+        _TEST_ENGINE,
+    ),
+    Fault(
+        "the schemas of an engine with its own PySpark are not converted",
+        "connector/columns/schema.py",
+        "        return t.StructType.fromJson(schema.jsonValue())\n",
+        "        return schema\n",
+        _TEST_ENGINE,
+    ),
     Fault(
         "a path that leaves the allowed folder with .. is allowed",
         _PERMISSIONS,
