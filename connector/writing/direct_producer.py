@@ -21,6 +21,7 @@ from pyspark_kafka_group.writing.record_writer import RecordWriter, Stop, Writte
 
 _WAIT_S = 1.0
 _REFRESH_S = 10.0  # how long a question may take without which the producer can continue
+_BEHIND_S, _BEHIND_PAUSE_S = 3.0, 0.1  # how long a broker may not know a new partition yet
 _SEQUENCES = 2**31  # sequence numbers begin again at 0
 
 
@@ -98,9 +99,19 @@ class DirectProducer(SinkProducer):
         elif stop is Stop.TOO_LARGE:
             raise self._requests.failure(TOO_LARGE, *_place(rows, at))
         else:
+            self._find_partition(tp)
+
+    def _find_partition(self, tp: TopicPartition) -> None:
+        """Ask for the partitions of a topic until ``tp`` is there.  A broker learns late of one that was just added."""
+        until = Deadline.after(_BEHIND_S)
+        while True:
             self._refresh([tp.topic])
-            if self._writer.partitions(tp.topic) <= tp.partition:
+            if self._writer.partitions(tp.topic) > tp.partition:
+                return
+            if until.passed:
                 raise self._requests.failure(UNKNOWN_PARTITION, *tp)
+            self._sender.step()
+            time.sleep(_BEHIND_PAUSE_S)
 
     def _make_room(self) -> None:
         """Send, and wait while the buffer is full."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import pytest
 
@@ -100,11 +100,13 @@ def logs(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogEnds]:
     made.close()
 
 
-def eventually(logs: LogEnds, expected: Mapping[TopicPartition, int]) -> None:
+def eventually(
+    logs: LogEnds, expected: Mapping[TopicPartition, int], asked: Collection[TopicPartition] = tuple(ALL)
+) -> None:
     """Ask until the ends are these.  Connections to silent leaders open in the background."""
     deadline = Deadline.after(10)
-    while logs.ends(ALL) != expected:
-        assert not deadline.passed, (logs.ends(ALL), logs.reasons)
+    while logs.ends(asked) != expected:
+        assert not deadline.passed, (logs.ends(asked), logs.reasons)
         time.sleep(0.02)
 
 
@@ -294,6 +296,19 @@ def test_a_partition_without_a_leader_does_not_hold_up_the_others(
     world.leaders[B] = 2
     world.brokers[1].answers[ENDS] = listed({B: (0, 20, 5), C: (0, 30, 5)})
     assert logs.ends(ALL) == {A: 10, B: 20, C: 30}
+
+
+def test_a_partition_that_was_just_added_is_found_although_the_metadata_omit_it(
+    logs: LogEnds, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group may assign a partition that the broker which answers Metadata does not know yet."""
+    monkeypatch.setattr(log_ends, "_ELECTION_S", 0.0)
+    del world.leaders[B]
+    assert logs.ends([A, B]) == {A: 10}
+    assert logs.reasons == {B: NO_LEADER}
+    world.leaders[B] = 2
+    world.brokers[1].answers[ENDS] = listed({B: (0, 20, 5)})
+    eventually(logs, {A: 10, B: 20}, [A, B])
 
 
 def test_a_topic_that_no_broker_knows_does_not_hold_up_the_others(logs: LogEnds, world: World) -> None:

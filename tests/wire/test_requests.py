@@ -32,6 +32,8 @@ from pyspark_kafka_group.wire.group_requests import (
     OffsetFetch,
     OffsetToCommit,
 )
+from pyspark_kafka_group.wire.messages import FETCH, FETCH_WITH_RACK, PRODUCE
+from pyspark_kafka_group.wire.messages import VERSIONS as VERSIONS_OF
 from pyspark_kafka_group.wire.offset_transactions import (
     AddOffsetsToTransaction,
     CommitOffsetsInTransaction,
@@ -161,6 +163,24 @@ BYTES = {
     ("TxnOffsetCommit", 3): "02 78 02 67 0000000000000005 0006 ffffffff 01 00"
     "02 02 74 02 00000001 0000000000000008 ffffffff 02 6d 00 00 00",
 }
+
+FIRST_WITH_TOPIC_IDS = {"Produce": 13, "Fetch": 13, "OffsetFetch": 10, "OffsetCommit": 10}
+"""From these versions on, requests name topics by their ids instead of their names (KIP-516, KIP-848)."""
+
+
+def test_topics_are_named_also_by_requests_that_may_have_ids_instead() -> None:
+    """Azure Event Hubs offers such versions, but its Metadata has no ids.
+
+    franz-go sent zeros there, and no member could join (twmb/franz-go#1312).
+    """
+    ours = {
+        "Produce": VERSIONS_OF[PRODUCE],
+        "Fetch": max(VERSIONS_OF[FETCH], FETCH_WITH_RACK),
+        "OffsetFetch": OffsetFetch.api.newest,
+        "OffsetCommit": max(OffsetCommit.api.newest, LastingOffsetCommit.api.newest),
+    }
+    assert all(ours[name] < FIRST_WITH_TOPIC_IDS[name] for name in FIRST_WITH_TOPIC_IDS)
+
 
 texts = st.text(max_size=5)
 int16s, int32s = st.integers(-(2**15), 2**15 - 1), st.integers(-(2**31), 2**31 - 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from pyspark_kafka_group.wire.group_requests import Coordinator
 from pyspark_kafka_group.wire.offset_transactions import InitializedProducer
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, TopicMetadata
 from pyspark_kafka_group.wire.types import Address, TopicPartition
-from pyspark_kafka_group.writing import producer_cache
+from pyspark_kafka_group.writing import direct_producer, producer_cache
 from pyspark_kafka_group.writing.direct_producer import DirectProducer
 from pyspark_kafka_group.writing.direct_settings import NotSupportedError, direct_settings
 from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer
@@ -44,7 +45,8 @@ from tests.wire.fake_broker import HANG_UP, SILENCE
 
 
 @pytest.fixture
-def brokers() -> Iterator[SinkBrokers]:
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[SinkBrokers]:
+    monkeypatch.setattr(direct_producer, "_BEHIND_S", 0.0)
     with sink_brokers(2) as made:
         yield made
 
@@ -268,6 +270,26 @@ def test_a_topic_that_grows_gets_records_in_its_new_partitions(brokers: SinkBrok
     with pytest.raises(DeliveryError, match="_UNKNOWN_PARTITION") as raised:
         producer.send(rows(numbered(1), [3]))
     assert (raised.value.topic, raised.value.partition) == ("t", 3)
+    producer.close()
+
+
+def test_a_broker_may_be_behind_when_a_partition_was_just_added(
+    brokers: SinkBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: rows with the new partition were an error at once, although the next answer would have had it."""
+    monkeypatch.setattr(direct_producer, "_BEHIND_S", 30.0)
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            brokers.partitions = 3
+
+    monkeypatch.setattr(direct_producer, "time", SimpleNamespace(time=time.time, sleep=pause))
+    producer = producer_of(brokers)
+    producer.send(rows(numbered(1), [2]))
+    producer.flush()
+    assert (brokers.values(2), len(pauses)) == (numbered(1), 3)
     producer.close()
 
 
