@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "build" / "compatibility"
 
 # The tests import these packages, besides the extras of the package under test.
-TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "psutil", "setuptools")
+TOOLS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist", "psutil", "setuptools")
 
 VERSIONS = """
 import json, platform, pyspark

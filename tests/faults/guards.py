@@ -22,7 +22,7 @@ FAULTS = [
         "a trigger that runs once is not seen on an engine with its own PySpark",
         _LIMITS,
         'if type(limit).__name__ == "ReadAllAvailable":',
-        'if str(type(limit)) == "<class \'pyspark.sql.streaming.datasource.ReadAllAvailable\'>":',
+        "if str(type(limit)) == \"<class 'pyspark.sql.streaming.datasource.ReadAllAvailable'>\":",
         _TEST_ENGINE,
     ),
     Fault(
