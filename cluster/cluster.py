@@ -14,7 +14,7 @@ from pyspark_kafka_group.cluster.channel import TIMEOUT_S
 from pyspark_kafka_group.cluster.properties.client_config import Properties, connection_properties, reach
 from pyspark_kafka_group.cluster.topics import Topics
 from pyspark_kafka_group.cluster.transactions import Transactions
-from pyspark_kafka_group.wire.config_requests import BROKER, TOPIC, DescribeConfigs
+from pyspark_kafka_group.wire.config_requests import BROKER, GROUP, TOPIC, DescribeConfigs
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.requests import OfferedVersions
 from pyspark_kafka_group.wire.types import Address, ProtocolError
@@ -57,6 +57,14 @@ class Cluster(Topics, Transactions):
             return self._connections.ask_any(asked, Deadline.after(timeout_s)) if names else {}
         except (OSError, ProtocolError):
             return {}
+
+    def group_settings(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> dict[str, str] | None:
+        """Return the settings of a group by name; None if the user may not see them, or the brokers have none."""
+        try:
+            asked = DescribeConfigs(GROUP, (group_id,))
+            return self._connections.ask_any(asked, Deadline.after(timeout_s)).get(group_id)
+        except (OSError, ProtocolError):
+            return None
 
 
 def connect(properties: Properties, *, client_id: str) -> Cluster:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.requests import Api, Request
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 """Kafka's numbers for kinds of resources."""
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyspark_kafka_group.cluster.committer import TRANSACTION_TIMEOUT_S
-from pyspark_kafka_group.cluster.properties.kafka_properties import transactional_id
+from pyspark_kafka_group.cluster.group_description import GroupProtocol
+from pyspark_kafka_group.cluster.properties.kafka_properties import default_of, transactional_id
 from pyspark_kafka_group.tools.doctor.facts import Finding, GroupFacts, Severity
 
 _HEARTBEATS = 3
+
+_QUICK_HEARTBEAT_MS = 1000
 
 _SERVICES = {
     ".servicebus.windows.net": "Azure Event Hubs",
@@ -93,6 +96,33 @@ def broker_sessions(facts: GroupFacts) -> Iterator[Finding]:
         )
 
 
+def heartbeats(facts: GroupFacts) -> Iterator[Finding]:
+    """Find groups of KIP-848 whose members learn late of their partitions, and the least that the brokers accept."""
+    group, broker = facts.settings or {}, facts.cluster.broker or {}
+
+    def setting(name: str) -> str:
+        return group.get(name) or broker.get(f"group.{name}", "")
+
+    if facts.protocol is not GroupProtocol.CONSUMER:
+        return
+    interval, pause = setting("consumer.heartbeat.interval.ms"), setting("consumer.assignment.interval.ms")
+    least = broker.get("group.consumer.min.heartbeat.interval.ms", "")
+    if not (interval.isdecimal() and least.isdecimal() and int(interval) > _QUICK_HEARTBEAT_MS):
+        return
+    waits = f", and its coordinator waits {pause} ms between two assignments" if pause not in ("", "0") else ""
+    lower = f"Set it to {least} for this group" if int(interval) > int(least) else f"It cannot be below {least}"
+    yield Finding(
+        Severity.NOTE,
+        "HEARTBEATS_RARE",
+        "consumer.heartbeat.interval.ms",
+        f"it is {interval}: a partition that moves can stand still for so long before its new owner asks for it"
+        f"{waits}. Queries of this project ask every {default_of('heartbeat.interval.ms')} ms by themselves, but "
+        f"members of other programs do not",
+        f"{lower} (group.consumer.min.heartbeat.interval.ms of the brokers). Lower that minimum for quicker ones"
+        + (". Set consumer.assignment.interval.ms=0 for this group" if waits else ""),
+    )
+
+
 def lacks(facts: GroupFacts) -> Iterator[Finding]:
     """Find features that an old cluster or a managed service lacks."""
     cluster, where = facts.cluster, _service(facts.cluster.servers)
@@ -148,5 +178,5 @@ def _service(servers: str) -> str:
     return "cluster"
 
 
-RULES = (rights, missing_topics, transaction_timeout, broker_sessions, lacks)
+RULES = (rights, missing_topics, transaction_timeout, broker_sessions, heartbeats, lacks)
 """In the order of findings."""

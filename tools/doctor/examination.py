@@ -10,7 +10,7 @@ from typing import Any
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.cluster_answers import DatedOffset
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.cluster.group_description import DEAD
+from pyspark_kafka_group.cluster.group_description import DEAD, GroupProtocol
 from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.cluster.properties.kafka_properties import transactional_id
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, OptionError
@@ -114,6 +114,7 @@ def examine(inspection: Cluster, properties: Properties, group_id: str, topics: 
         partition_counts={topic.name: len(topic.partitions) for topic in cluster.topics},
         recent=found,
         batches=tuple(_batches(inspection, found.intervals)) if found else (),
+        settings=inspection.group_settings(group_id) if protocol is GroupProtocol.CONSUMER else None,
         cluster=replace(_cluster(inspection, properties, described, cluster, group_id), offsets_topic_problem=problem),
     )
 

@@ -174,6 +174,8 @@ class GroupFacts:
         The last hour; None if the offsets topic cannot be read.
     batches : tuple of SlowBatch
         The slowest batch of each partition in the last hour.
+    settings : Settings or None
+        The settings of the group; None if unknown, or for a classic group.
     cluster : ClusterFacts
         The cluster.
     """
@@ -187,6 +189,7 @@ class GroupFacts:
     partition_counts: Mapping[str, int] = field(default_factory=dict)
     recent: RecentRecords | None = None
     batches: tuple[SlowBatch, ...] = ()
+    settings: Settings | None = None
     cluster: ClusterFacts = ClusterFacts()
 
     def timeouts(self, member: DescribedMember) -> Timeouts:

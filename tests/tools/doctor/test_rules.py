@@ -216,6 +216,32 @@ def test_short_session_timeouts() -> None:
     assert one(cluster=cluster(broker=short)).subject == "group.consumer.session.timeout.ms"
 
 
+def test_rare_heartbeats() -> None:
+    """Only under KIP-848 the brokers decide.  The settings of the group count more than those of the brokers."""
+    broker = {
+        **BROKER,
+        "group.consumer.min.heartbeat.interval.ms": "2000",
+        "group.consumer.assignment.interval.ms": "1000",
+    }
+    rare: dict[str, Any] = {
+        "protocol": GroupProtocol.CONSUMER,
+        "assignor": "uniform",
+        "cluster": cluster(broker=broker),
+    }
+    finding = one(**rare)
+    assert (finding.severity, finding.code) == (Severity.NOTE, "HEARTBEATS_RARE")
+    assert finding.evidence.startswith("it is 5000: a partition")
+    assert "waits 1000 ms between two assignments" in finding.evidence
+    assert finding.remedy.startswith("Set it to 2000 for this group (group.consumer.min.heartbeat.interval.ms")
+    assert finding.remedy.endswith("Set consumer.assignment.interval.ms=0 for this group")
+    group = {"consumer.heartbeat.interval.ms": "2000", "consumer.assignment.interval.ms": "0"}
+    least = one(**rare, settings=group)
+    assert least.remedy.startswith("It cannot be below 2000")
+    assert "assignment" not in least.evidence + least.remedy
+    assert found(**rare, settings={"consumer.heartbeat.interval.ms": "500"}) == []
+    assert found(cluster=cluster(broker=broker)) == [], "a classic group"
+
+
 def test_short_poll_intervals() -> None:
     finding = one(batches=(SlowBatch(TP, 151.0, "a"), SlowBatch(TP, 20.0, "a"), SlowBatch(TP, 999.0, "gone")))
     assert (finding.code, finding.subject) == ("POLL_INTERVAL_SHORT", "member app-a at /10.0.0.1")
@@ -355,4 +381,4 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_every_rule_is_asked() -> None:
-    assert len({*RULES}) == len(RULES) == 22
+    assert len({*RULES}) == len(RULES) == 23
