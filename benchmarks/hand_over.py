@@ -20,7 +20,10 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from benchmarks.environment import BenchmarkKafka, Say
 from benchmarks.group_members import ask, member_process
@@ -33,40 +36,52 @@ _SESSION_MS = f"{1000 * _SESSION_S:.0f}"
 _REST_S = 1.0
 _TRIGGER_S = 0.1
 _PATIENCE_S = 90.0
-_BOTH = {"group.min.session.timeout.ms": _SESSION_MS, "group.consumer.session.timeout.ms": _SESSION_MS}
+_SESSIONS = {"group.min.session.timeout.ms": _SESSION_MS, "group.consumer.session.timeout.ms": _SESSION_MS}
+_DEFAULTS = {
+    **_SESSIONS,
+    "group.consumer.heartbeat.interval.ms": "5000",
+    "group.consumer.min.heartbeat.interval.ms": "5000",
+}
+"""The defaults of Kafka 4.3 under KIP-848, except for the session timeout.  With 45 s each kill would take as long."""
 
 
 class Arm(NamedTuple):
-    """The options of the members, and the properties of the broker."""
+    """The options of the members, and the settings of the broker and of the group."""
 
     options: Mapping[str, str]
     broker: Mapping[str, str]
+    group: Mapping[str, str] = MappingProxyType({})
 
+
+_CONSUMER = {"kafka.group.protocol": "consumer"}
 
 ARMS: Mapping[str, Arm] = {
-    "classic": Arm({"kafka.group.protocol": "classic", "kafka.session.timeout.ms": _SESSION_MS}, _BOTH),
-    "KIP-848, heartbeats of 5 s": Arm(
-        {"kafka.group.protocol": "consumer"}, {**_BOTH, "group.consumer.heartbeat.interval.ms": "5000"}
-    ),
-    "KIP-848, heartbeats of 500 ms": Arm(
-        {"kafka.group.protocol": "consumer"},
+    "classic": Arm({"kafka.group.protocol": "classic", "kafka.session.timeout.ms": _SESSION_MS}, _DEFAULTS),
+    "KIP-848, defaults": Arm(_CONSUMER, _DEFAULTS),
+    "KIP-848, brokers' heartbeats": Arm({**_CONSUMER, "kafka.heartbeat.interval.ms": "5000"}, _DEFAULTS),
+    "KIP-848, best of the group": Arm(_CONSUMER, _DEFAULTS, {"consumer.assignment.interval.ms": "0"}),
+    "KIP-848, tuned brokers": Arm(
+        _CONSUMER,
         {
-            **_BOTH,
+            **_DEFAULTS,
             "group.consumer.heartbeat.interval.ms": "500",
             "group.consumer.min.heartbeat.interval.ms": "500",
+            "group.consumer.assignment.interval.ms": "0",
         },
     ),
 }
-"""Under KIP-848 the broker decides how often a member asks for its partitions; 5 s is Kafka's default."""
+"""Under KIP-848 the broker decides how often a member must ask for its partitions.  Our members ask more often, except
+with "brokers' heartbeats".  "Best of the group" has what a broker with defaults accepts for one group.
+"""
 
 JOIN, LEAVE, ROLLING, KILL = STEPS = ("join", "leave", "rolling restart", "kill, beyond the session timeout of 6 s")
 
-QUICK: dict[str, Any] = {"members": 2, "partitions": 8, "repetitions": 1}
+QUICK: dict[str, Any] = {"members": [2], "partitions": 8, "repetitions": 1}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this benchmark."""
-    parser.add_argument("--members", type=int, default=4, help="before a join (default: %(default)s)")
+    parser.add_argument("--members", type=int, nargs="*", default=[2, 8], help="before a join (default: %(default)s)")
     parser.add_argument("--partitions", type=int, default=40, help="of the topic (default: %(default)s)")
     parser.add_argument("--repetitions", type=int, default=3, help="of all steps (default: %(default)s)")
     parser.add_argument("--arms", nargs="*", choices=[*ARMS], default=[*ARMS], help="(default: all)")
@@ -74,25 +89,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
     """Run the benchmark and add a cell for each case to the result."""
-    cells = {step: Cell(name=step, factors={"members": args.members, "partitions": args.partitions}) for step in STEPS}
-    result.cells += cells.values()
-    for arm in args.arms:
-        say(f"{arm}: starting a broker")
-        with (
-            BenchmarkKafka(properties=dict(ARMS[arm].broker)) as kafka,
-            tempfile.TemporaryDirectory(prefix="benchmark-") as folder,
-        ):
-            found = _Run(kafka, Path(folder), ARMS[arm].options, args).pauses()
-        for step, seconds in found.items():
-            cells[step].add(
-                arm,
-                {
-                    **{f"p{share}_s": percentile(Counter(seconds), share / 100) for share in (50, 90, 99)},
-                    "max_s": max(seconds, default=None),
-                    "moved": float(len(seconds)),
-                },
-            )
-            say(f"{step}, {arm}: {cells[step].arms[arm]}")
+    for members in args.members:
+        factors = {"members": members, "partitions": args.partitions}
+        cells = {step: Cell(name=f"{members} members, {step}", factors=factors) for step in STEPS}
+        result.cells += cells.values()
+        for arm in args.arms:
+            say(f"{members} members, {arm}: starting a broker")
+            with (
+                BenchmarkKafka(properties=dict(ARMS[arm].broker)) as kafka,
+                tempfile.TemporaryDirectory(prefix="benchmark-") as folder,
+            ):
+                found = _Run(kafka, Path(folder), ARMS[arm], args, members).pauses()
+            for step, seconds in found.items():
+                cells[step].add(
+                    arm,
+                    {
+                        **{f"p{share}_s": percentile(Counter(seconds), share / 100) for share in (50, 90, 99)},
+                        "max_s": max(seconds, default=None),
+                        "moved": float(len(seconds)),
+                    },
+                )
+                say(f"{cells[step].name}, {arm}: {cells[step].arms[arm]}")
 
 
 class Move(NamedTuple):
@@ -139,9 +156,7 @@ def moves(events: Iterable[Mapping[str, Any]], kills: Mapping[str, float]) -> li
 class _Run:
     """Runs all steps with one arm."""
 
-    def __init__(
-        self, kafka: BenchmarkKafka, folder: Path, options: Mapping[str, str], args: argparse.Namespace
-    ) -> None:
+    def __init__(self, kafka: BenchmarkKafka, folder: Path, arm: Arm, args: argparse.Namespace, members: int) -> None:
         self._kafka = kafka
         self._topic = f"hand-over-{uuid.uuid4().hex[:8]}"
         self._folder = folder
@@ -150,9 +165,11 @@ class _Run:
             "kafka.group.id": self._topic,
             "subscribe": self._topic,
             "startingOffsets": "earliest",
-            **options,
+            **arm.options,
         }
+        self._group = arm.group
         self._args = args
+        self._members = members
         self._running: dict[str, subprocess.Popen[str]] = {}
         self._kills: dict[str, float] = {}
         self._number = 0
@@ -161,11 +178,19 @@ class _Run:
     def pauses(self) -> dict[str, list[float]]:
         """Return how long partitions stood still, by step."""
         self._kafka.create_topic(self._topic, self._args.partitions)
+        if self._group:
+            entries = [
+                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+                for name, value in self._group.items()
+            ]
+            resource = ConfigResource(ResourceType.GROUP, self._topic, incremental_configs=entries)
+            admin = AdminClient({"bootstrap.servers": self._kafka.bootstrap_servers})
+            admin.incremental_alter_configs([resource])[resource].result(30)
         with (
             contextlib.ExitStack() as stack,
             Stream(self._kafka.bootstrap_servers, {self._topic: self._args.partitions}, per_second=200),
         ):
-            for _ in range(self._args.members):
+            for _ in range(self._members):
                 self._start(stack)
             self._settle()
             for _ in range(self._args.repetitions):

@@ -93,6 +93,10 @@ class Member:
         if self._is_classic:
             session_ms = int(value_of("session.timeout.ms", settings.properties))
             config.setdefault("heartbeat.interval.ms", min(int(default_of("heartbeat.interval.ms")), session_ms // 3))
+        else:
+            config.pop("heartbeat.interval.ms", None)  # librdkafka refuses it
+        self._ask_pause_s = int(value_of("heartbeat.interval.ms", settings.properties)) / 1000
+        self._ask_at = Deadline.after(0)
         config["topic.metadata.refresh.interval.ms"] = str(round(settings.topics_refresh_s * 1000))
         self._config = config
         self._rebalanced = False
@@ -139,6 +143,8 @@ class Member:
         if not self._was_let_in:
             # The group does not notify a member that gets no partitions, but that member has an epoch.
             self._was_let_in = (self.generation() or 0) > 0
+        if self._was_let_in and not self._is_classic and self._ask_at.passed:
+            self._ask_for_changes()
         error = None if message is None else message.error()
         if error is not None:
             self._raise_if_unknown(error)
@@ -159,6 +165,21 @@ class Member:
         if self._is_classic:
             with contextlib.suppress(KafkaException):  # the timeout
                 self._consumer.list_topics(self._topics[0], timeout=_NO_WAIT_S)
+
+    def _ask_for_changes(self) -> None:
+        """Send a heartbeat now: only its answer tells a member of KIP-848 what it gets and has to give back.
+
+        The broker decides how often a member must send one: every 5 s by default, and a group cannot have less than the
+        brokers' minimum, also 5 s.  So a partition would stand still for seconds after its release.  A member may send
+        more.
+        librdkafka does so at once with each subscription (2.16, ``rd_kafka_cgrp_consumer_apply_next_subscribe``), and
+        the same subscription changes nothing in the group.
+        """
+        from confluent_kafka import KafkaException
+
+        self._ask_at = Deadline.after(self._ask_pause_s)
+        with contextlib.suppress(KafkaException):  # a client that has stopped working: the next poll returns the error
+            self.subscribe(self._topics)
 
     def identity(self) -> str:
         """Return the member id; empty while the member has none."""

@@ -140,7 +140,8 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         sent_to=_MEMBER,
         values=("classic", "consumer"),
         doc="`consumer` is the protocol of KIP-848, for clusters with Kafka 4.0 or newer: partitions move without a "
-        "barrier for the others. Use the same for all members of a group.",
+        "barrier for the others. Use the same for all members of a group. [Which one to choose]"
+        "(tuning.md#which-group-protocol).",
     ),
     KafkaProperty(
         key="client.id",
@@ -179,16 +180,16 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     KafkaProperty(
         key="heartbeat.interval.ms",
         applies_to=_MEMBER,
-        # Members learn of a rebalance with their next heartbeat, so this bounds how fast a partition can move: Kafka's
-        # default of 3 s would make a hand-over take seconds.  A hundred idle members take 18 % of a core from their
-        # coordinator, and 14 % with 500 ms (benchmarks/README.md, "Large groups").
+        # Members learn of a rebalance with their next heartbeat, so this bounds how fast a partition can move: with
+        # Kafka's default of 3 s, or 5 s under KIP-848, a hand-over would take seconds.  A hundred idle members take
+        # 18 % of a core from their coordinator, and 14 % with 500 ms (benchmarks/README.md, "Large groups").
         default="250",
         unit="milliseconds",
         least=1,
         most=3_600_000,
-        classic_only=True,
-        doc="How soon members learn of a rebalance; the default is at most a third of the session timeout. With some "
-        "hundred members, 500 spares their coordinator. Classic protocol only.",
+        doc="How soon members learn of a rebalance. Under `classic` the default is at most a third of the session "
+        "timeout. Under `consumer` the brokers only decide how often a member must ask, every 5 s by default, and this "
+        "source asks more often. With some hundred members, 500 spares their coordinator.",
     ),
     KafkaProperty(
         key="max.poll.interval.ms",

@@ -16,6 +16,7 @@ from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, MemberFencedError, NotUpgradedError
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
+from pyspark_kafka_group.wire import deadline
 from pyspark_kafka_group.wire.token_cache import PROVIDER
 
 
@@ -26,9 +27,14 @@ class StubConsumer:
         self.config = config
         self.asked: list[str] = []
         self.pending: list[Callable[[], None]] = []
+        self.subscribed: list[list[str]] = []
+        self.has_stopped = False
 
     def subscribe(self, topics: list[str], **callbacks: Callable[[Any, list[Any]], None]) -> None:
         self.callbacks = callbacks
+        self.subscribed.append(topics)
+        if self.has_stopped:
+            raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(confluent_kafka.KafkaError._FATAL))
 
     def poll(self, timeout: float) -> None:
         while self.pending:
@@ -53,9 +59,9 @@ class StubConsumer:
 GROUP_ID_NOT_FOUND = confluent_kafka.KafkaError.GROUP_ID_NOT_FOUND
 
 
-def settings(protocol: str) -> GroupSettings:
+def settings(protocol: str, **properties: str) -> GroupSettings:
     return GroupSettings(
-        properties={"group.protocol": protocol},
+        properties={"group.protocol": protocol, **properties},
         group_id="g",
         topics=("t",),
         commit_mode=CommitMode.TRANSACTION,
@@ -69,7 +75,7 @@ def settings(protocol: str) -> GroupSettings:
 def make(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[Member, Any]]:
     """Return a factory of members, each with its stub."""
 
-    def made(protocol: str = "classic") -> tuple[Member, Any]:
+    def made(protocol: str = "classic", **properties: str) -> tuple[Member, Any]:
         stubs: list[StubConsumer] = []
 
         def consumer(config: dict[str, Any]) -> StubConsumer:
@@ -78,7 +84,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[Member, Any]]
 
         monkeypatch.setattr(confluent_kafka, "Consumer", consumer)
         ignored = Callbacks(assigned=lambda _: None, revoked=lambda _: None, lost=lambda _: None)
-        return Member(settings(protocol), client_id="c", callbacks=ignored), stubs[0]
+        return Member(settings(protocol, **properties), client_id="c", callbacks=ignored), stubs[0]
 
     return made
 
@@ -95,6 +101,29 @@ def test_after_each_rebalance_a_classic_member_may_join_again_at_once(
     for _ in range(3):
         member.poll()
     assert consumer.asked == ["assign", *(["metadata of t"] if protocol == "classic" else [])]
+
+
+@pytest.mark.parametrize(("protocol", "times"), [("classic", 1), ("consumer", 5)])
+def test_a_member_of_kip_848_asks_more_often_than_the_broker_demands(
+    protocol: str, times: int, make: Callable[..., tuple[Member, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: with the brokers' defaults, a partition stood still for up to 5 s after its owner had released it."""
+    now = SimpleNamespace(s=1000.0)
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: now.s))
+    member, consumer = make(protocol, **{"heartbeat.interval.ms": "400"})
+    assert consumer.config.get("heartbeat.interval.ms") == ("400" if protocol == "classic" else None)
+    member.subscribe(["t", "u"])
+    for _ in range(3):
+        member.poll()
+    assert consumer.subscribed == [["t", "u"]], "it is not in the group yet"
+    consumer.pending.append(lambda: consumer.callbacks["on_assign"](consumer, []))
+    for _ in range(16):
+        member.poll()
+        now.s += 0.1
+    assert consumer.subscribed == [["t", "u"]] * times
+    consumer.has_stopped = True
+    now.s += 1
+    member.poll()
 
 
 @pytest.mark.parametrize(
