@@ -24,11 +24,11 @@ from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError, refusal
 from pyspark_kafka_group.cluster.groups import commit_requests
 from pyspark_kafka_group.cluster.properties.client_config import Properties, client_error, client_properties
+from pyspark_kafka_group.cluster.properties.client_login import client_text, needs_renewals, with_tokens
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, transactional_id
-from pyspark_kafka_group.offsets.client_login import client_text, needs_renewals, with_tokens
+from pyspark_kafka_group.cluster.properties.redaction import redact
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, MemberFencedError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
-from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 

@@ -14,8 +14,8 @@ from typing import NoReturn
 
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError, refusal
 from pyspark_kafka_group.cluster.properties.client_config import Properties
+from pyspark_kafka_group.cluster.properties.redaction import redact
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError
-from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.wire.types import (
     ProtocolError,
     RefusedCredentialsError,

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark_kafka_group.cluster.error_remedies import Remedy, explained, explanation, remedy_for
 from pyspark_kafka_group.cluster.group_identity import group_identity
 from pyspark_kafka_group.cluster.properties.client_config import client_error, client_properties, value_of
+from pyspark_kafka_group.cluster.properties.client_log import ClientLog
+from pyspark_kafka_group.cluster.properties.client_login import client_text, needs_renewals, with_tokens
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, default_of
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.offsets.client_log import ClientLog
-from pyspark_kafka_group.offsets.client_login import client_text, needs_renewals, with_tokens
 from pyspark_kafka_group.offsets.errors import BrokerError, NotUpgradedError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline

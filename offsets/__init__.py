@@ -9,8 +9,6 @@ module              what is in it
 types               topic-partitions, offsets, ranges, and the epochs
 errors              every error that this project raises on purpose
 kafka_errors        what Kafka's error codes mean to a member and to a reader, and the remedy
-client_log          librdkafka's log lines, on their way to Python's logging
-redaction           keeps secrets out of texts
 batch_offset        the offset that Spark logs for a batch
 spark_commit_log    where Spark says which batch is finished, and the offsets of its sources
 commit_metadata     the commit note, which each commit carries

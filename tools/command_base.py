@@ -22,7 +22,7 @@ from click.shell_completion import CompletionItem
 
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.durations import duration_ms
+from pyspark_kafka_group.cluster.properties.durations import duration_ms
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.tools.analysis.arguments import TIME_FORMS, PartitionChoice, parse_partitions, parse_time
 from pyspark_kafka_group.tools.analysis.documents import Document

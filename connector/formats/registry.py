@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyspark_kafka_group.cluster.properties.redaction import keep_secret, redact
 from pyspark_kafka_group.cluster.properties.secret_references import resolved
 from pyspark_kafka_group.offsets.errors import OptionError, SchemaRegistryError
-from pyspark_kafka_group.offsets.redaction import keep_secret, redact
 from pyspark_kafka_group.offsets.wait_notice import WaitNotice
 from pyspark_kafka_group.options.format_settings import REGISTRY, check_registry_url
 

@@ -12,8 +12,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from pyspark_kafka_group.cluster.properties.durations import duration_ms
 from pyspark_kafka_group.columns.schema import COLUMNS
-from pyspark_kafka_group.offsets.durations import duration_ms
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 

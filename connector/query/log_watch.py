@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.log_ends import LogEnds
+from pyspark_kafka_group.cluster.properties.redaction import redact
 from pyspark_kafka_group.coordinator.handover.state import Partition
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.query.log_inspection import Changes, LogInspection
 from pyspark_kafka_group.query.planning import LeaderEpochs, Plannable

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from pyspark_kafka_group.cluster.properties.redaction import redact
 from pyspark_kafka_group.columns import chunk_reader as chunks
 from pyspark_kafka_group.columns.chunk_reader import CHUNKS, ChunkReader
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
@@ -27,7 +28,6 @@ from pyspark_kafka_group.columns.native_library import READER_OVERRIDE, reader_o
 from pyspark_kafka_group.columns.record_batches import BATCHES, UnreadableError
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, Meaning, has, row_of
-from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.broker_questions import BrokerQuestions, kafka_error
 from pyspark_kafka_group.reading.fetcher import (

@@ -16,10 +16,10 @@ from operator import lt
 from typing import TYPE_CHECKING, cast
 
 from pyspark_kafka_group.cluster.properties.client_config import client_error
+from pyspark_kafka_group.cluster.properties.client_log import ClientLog
+from pyspark_kafka_group.cluster.properties.client_login import with_tokens
 from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.from_messages import Columns, RecordBatchBuilder, collect
-from pyspark_kafka_group.offsets.client_log import ClientLog
-from pyspark_kafka_group.offsets.client_login import with_tokens
 from pyspark_kafka_group.offsets.errors import UnexpectedRecordError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.reader_client import Polled, ReaderClient, ReaderEvent, Records, log, note

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark_kafka_group.cluster.properties.client_config import client_error
-from pyspark_kafka_group.offsets.client_log import ClientLog
-from pyspark_kafka_group.offsets.client_login import with_tokens
+from pyspark_kafka_group.cluster.properties.client_log import ClientLog
+from pyspark_kafka_group.cluster.properties.client_login import with_tokens
 from pyspark_kafka_group.writing.delivery_errors import delivery_error
 from pyspark_kafka_group.writing.record_rows import Rows, each
 

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, TypeVar
 
+from pyspark_kafka_group.cluster.properties.redaction import redact
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, KafkaGroupError
-from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.cluster_connections import ClusterConnections
 from pyspark_kafka_group.wire.config_requests import TOPIC, DescribeConfigs

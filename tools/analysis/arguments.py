@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, NamedTuple
 
-from pyspark_kafka_group.offsets.durations import duration_ms
+from pyspark_kafka_group.cluster.properties.durations import duration_ms
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.properties.client_config import Properties, client_error, client_properties
+from pyspark_kafka_group.cluster.properties.client_login import client_text, with_tokens
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind
-from pyspark_kafka_group.offsets.client_login import client_text, with_tokens
 from pyspark_kafka_group.offsets.errors import GroupError
 from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode, is_of_group
 

@@ -23,8 +23,8 @@ from pyspark_kafka_group.cluster.properties.client_config import (
     reach,
 )
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind
+from pyspark_kafka_group.cluster.properties.redaction import redact
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.options.batch_settings import parse_batch
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.reading.message_client import open_consumer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_kafka_group.offsets.redaction import is_secret, keep_secret, redact
+from pyspark_kafka_group.cluster.properties.redaction import is_secret, keep_secret, redact
 
 
 @pytest.mark.parametrize("key", ["sasl.password", "sasl.jaas.config", "ssl.keystore.key", "ssl.key.pem"])

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 
-from pyspark_kafka_group.offsets.client_login import client_text
+from pyspark_kafka_group.cluster.properties.client_login import client_text
 
 QUIET_S = 10.0
 """How long after a warning or error the log only counts others of the same facility, in seconds.

@@ -11,8 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from pyspark_kafka_group.cluster.properties.redaction import redact
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
-from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, Tokens, failure, tokens_of
 from pyspark_kafka_group.wire.types import PropertyError, StoppedLoginError

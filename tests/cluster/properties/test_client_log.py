@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import pytest
 
-from pyspark_kafka_group.offsets import client_log
-from pyspark_kafka_group.offsets.client_log import QUIET_S, ClientLog
+from pyspark_kafka_group.cluster.properties import client_log
+from pyspark_kafka_group.cluster.properties.client_log import QUIET_S, ClientLog
 
 LOGGER = logging.getLogger("test_client_log")
 
