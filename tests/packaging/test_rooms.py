@@ -12,7 +12,52 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.packages import FOLDERS, PACKAGE, ROOT, folder_of, modules
+from tests.packaging.packages import FOLDERS, PACKAGE, ROOT, folder_of, module_name, modules
+
+LEAVES = FOLDERS.keys() & {
+    "connector/formats",
+    "connector/landing",
+    "connector/metrics",
+    "connector/views",
+    "connector/where",
+    "stores",
+    "testing",
+    "tools",
+    "tools/analysis",
+    "tools/doctor",
+}
+"""The rooms that only somebody needs: the core works without them.  All others are the core."""
+
+ENTRANCES = {
+    "__init__",
+    "arrow_reads",
+    "batch.bookmark",
+    "batch_reader",
+    "errors",
+    "read_task",
+    "source",
+    "stream_reader",
+    "stream_reader_40",
+}
+"""The modules of the core that may import leaves: they put together what a user has asked for."""
+
+FOR_LEAVES = """
+cluster.cluster cluster.cluster_answers cluster.committer cluster.error_remedies cluster.group_description
+cluster.request_errors
+cluster.properties.client_config cluster.properties.client_login cluster.properties.durations
+cluster.properties.java_security cluster.properties.kafka_properties cluster.properties.permissions
+cluster.properties.redaction cluster.properties.secret_references
+columns.limits columns.native_library columns.record_batches columns.schema
+control.client control.messages
+offsets.bookmark_note offsets.commit_metadata offsets.errors offsets.read_range offsets.reset_note
+offsets.spark_commit_log offsets.types offsets.wait_notice
+options.format_settings options.option options.parsers options.property_checks options.table
+reading.client_cache reading.reader_config
+session.connect session.running_batch
+wire.deadline wire.describe_requests wire.error_codes wire.fields wire.private_folder wire.topic_requests wire.types
+worker.jvm_connection
+"""
+"""The modules of the core that leaves may import.  Before you add one, look for what serves among these."""
 
 ROOM_OF = {package: folder for folder, package in FOLDERS.items()}
 
@@ -94,3 +139,31 @@ def test_every_arrow_of_the_table_is_used(room: str) -> None:
     sources = [path.read_text(encoding="utf-8") for path in modules() if folder_of(path) == room]
     used = set().union(*(imported_rooms(source) for source in sources))
     assert used >= MAY_IMPORT[room]
+
+
+def short(name: str) -> str:
+    """Return a dotted name without the name of the package."""
+    return name.removeprefix(f"{PACKAGE}.") if name != PACKAGE else "__init__"
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Return the modules of the package that a module imports anywhere, without the name of the package."""
+    known = {module_name(path) for path in modules() if path.stem != "__init__"}
+    names = imported_names(path.read_text(encoding="utf-8"))
+    return {short(name if name in known else name.rpartition(".")[0]) for name in names} & {short(n) for n in known}
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_core_and_leaves_have_a_wall_between_them(path: Path) -> None:
+    leaves = {short(module_name(path)) for path in modules() if folder_of(path) in LEAVES}
+    if folder_of(path) in LEAVES:
+        found = imported_modules(path) - leaves - set(FOR_LEAVES.split())
+        assert not found, f"leaves import from the core only what FOR_LEAVES names, not {sorted(found)}"
+    elif short(module_name(path)) not in ENTRANCES:
+        assert not imported_modules(path) & leaves, "the core imports leaves only in its ENTRANCES"
+
+
+def test_every_opening_of_the_wall_is_used() -> None:
+    used = {name for path in modules() if folder_of(path) in LEAVES for name in imported_modules(path)}
+    assert set(FOR_LEAVES.split()) <= used
+    assert {short(module_name(path)) for path in modules()} >= ENTRANCES
