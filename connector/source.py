@@ -18,7 +18,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_kafka_group.cluster.properties.redaction import is_secret
 from pyspark_kafka_group.columns.schema import own_schema, spark_schema, to_arrow
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.options.settings import Settings, parse

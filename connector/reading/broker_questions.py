@@ -28,15 +28,7 @@ _Answer = TypeVar("_Answer")
 
 
 class BrokerQuestions:
-    """Asks brokers.
-
-    Parameters
-    ----------
-    servers
-        The bootstrap servers.
-    connect
-        Opens a connection to a broker.
-    """
+    """Asks brokers.  Takes the bootstrap servers, and the function that opens a connection to a broker."""
 
     def __init__(self, servers: list[Address], connect: Connect) -> None:
         self._servers = servers

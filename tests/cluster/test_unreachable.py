@@ -23,21 +23,22 @@ def connecting_to(servers: str, **properties: str) -> None:
         offsets.close()
 
 
-def test_an_unknown_name_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(*_: Any) -> None:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+def fail_lookups(monkeypatch: pytest.MonkeyPatch, code: int, text: str) -> None:
+    def fail(*_: Any) -> None:
+        raise socket.gaierror(code, text)
 
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+
+
+def test_an_unknown_name_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_lookups(monkeypatch, socket.EAI_NONAME, "Name or service not known")
     monkeypatch.setattr(group_offsets, "_RETRY_S", 3600.0)
     with pytest.raises(BrokerError, match=r"no name server knows a host of 'kafka:9092'\. Correct the name"):
         connecting_to("kafka:9092")
 
 
 def test_a_name_server_that_does_not_answer_may_answer_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    def busy(*_: Any) -> None:
-        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
-
-    monkeypatch.setattr(socket, "getaddrinfo", busy)
+    fail_lookups(monkeypatch, socket.EAI_AGAIN, "Temporary failure in name resolution")
     monkeypatch.setattr(group_offsets, "CONNECT_TIMEOUT_S", 0.1)
     with pytest.raises(BrokerError, match=r"answered within 0\.1 s \(Temporary failure in name resolution\)"):
         connecting_to("kafka:9092")

@@ -16,8 +16,7 @@ import pytest
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.options.settings import parse
-from pyspark_kafka_group.query.call_order import CallOrder
-from pyspark_kafka_group.stream_reader_40 import OlderStreamReader
+from pyspark_kafka_group.stream_reader_40 import CallOrder, OlderStreamReader
 
 Json = dict[str, Any]
 START = INITIAL.to_json()
