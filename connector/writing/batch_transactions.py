@@ -50,7 +50,7 @@ from pyspark_kafka_group.writing.commit_decision import (
     decision_offsets,
     newest_decision,
 )
-from pyspark_kafka_group.writing.commit_errors import (
+from pyspark_kafka_group.writing.delivery_errors import (
     DELETED,
     accept,
     decision_refused,
