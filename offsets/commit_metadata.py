@@ -44,6 +44,23 @@ class Former(NamedTuple):
 class CommitNote(NamedTuple):
     """The note of an offset that a query of this project has committed.
 
+    An example: the queries A and B are members of one group, and read a partition one after the other.  Each row is a
+    commit.
+
+    =========  =================================================  =====  =====  ========================
+    committed  what has happened                                  query  since  former
+    =========  =================================================  =====  =====  ========================
+    0          A starts the partition, and has read nothing yet   A      0      none
+    100        A has read the offsets 0 to 99                     A      0      none
+    100        B gets the partition, and has read nothing yet     B      100    A until 100
+    160        B has read the offsets 100 to 159                  B      100    A until 100
+    160        A gets it back, and has read nothing yet           A      160    A until 100, B until 160
+    =========  =================================================  =====  =====  ========================
+
+    All of them have the lineage of the first start.  After a reset, the next start has a new one.  If A restarts after
+    the fourth row, its checkpoint ends at 100, below the committed 160.  The note says that this is no rewind: A has
+    committed until 100, and B the rest.
+
     Attributes
     ----------
     query_id : str

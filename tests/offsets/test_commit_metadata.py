@@ -140,3 +140,11 @@ def test_a_note_keeps_below_what_brokers_allow_even_if_its_names_were_as_long_as
 )
 def test_what_is_not_known_does_not_differ(one: str | None, other: str | None, told: bool) -> None:
     assert differ(one, other) is told
+
+
+def test_the_example_of_the_docstring() -> None:
+    first = CommitNote("A", None, 1, Offset(0), "l")
+    second = CommitNote("B", None, 1, Offset(100), "l", first.handed_on(Offset(100)))
+    assert second.former == (Former("A", Offset(100)),)
+    assert second.handed_on(Offset(160)) == (Former("A", Offset(100)), Former("B", Offset(160)))
+    assert second.committed_by("A", Offset(160)) == 100
