@@ -172,7 +172,7 @@ class Member:
         The broker decides how often a member must send one: every 5 s by default, and a group cannot have less than the
         brokers' minimum, also 5 s.  So a partition would stand still for seconds after its release.  A member may send
         more.
-        librdkafka does so at once with each subscription (2.16, ``rd_kafka_cgrp_consumer_apply_next_subscribe``), and
+        librdkafka does so at once with each subscription (2.15, ``rd_kafka_cgrp_consumer_apply_next_subscribe``), and
         the same subscription changes nothing in the group.
         """
         from confluent_kafka import KafkaException
