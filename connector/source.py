@@ -96,7 +96,7 @@ class KafkaGroupDataSource(DataSource):
             row_filter = _row_filter(settings, schema)
         except KafkaGroupError as problem:
             return RefusedStreamReader(problem)
-        return _stream_reader()(settings, typed, row_filter)
+        return self._reader_class()(settings, typed, row_filter)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader that has not connected to the cluster yet.
@@ -149,13 +149,17 @@ class KafkaGroupDataSource(DataSource):
         del overwrite
         return KafkaGroupStreamWriter(self.options, own_schema(schema))
 
+    def _reader_class(self) -> type[StreamReader]:
+        """Return the reader of streams."""
+        return stream_reader_class()
+
     def _view(self) -> str | None:
         """Return the option ``show``, the view of a group to read, if it is set."""
         shown = next((value for key, value in self.options.items() if key.lower() == "show"), None)
         return None if shown is None else shown.strip().lower()
 
 
-def _stream_reader() -> type[StreamReader]:
+def stream_reader_class() -> type[StreamReader]:
     """Return the reader of this Spark.  Deliberate: not by version, because vendors backport features."""
     try:
         from pyspark_kafka_group.stream_reader_42 import KafkaGroupStreamReader

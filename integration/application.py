@@ -6,6 +6,7 @@ file exists, the next batch is slow, once.  Another file beside it ends the nap 
 
 * ``database``: the sink is this database, see :mod:`integration.database_sink`.
 * ``lake``: write to this Delta or Iceberg table first, which gets each record once.
+* ``landing``: land in this Delta table instead.  A nap is between the look and the commit, or after the commit.
 * ``write``: the sink is ``kafka-group``, with these options.  It gets keys and values.
 * ``submitted``: ``spark-submit`` has decided where and how Spark runs.  The file ``stop_file`` then stops the query,
   instead of the standard input.
@@ -19,13 +20,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import signal
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import pyspark_kafka_group
 from integration.sink import BatchFolder
@@ -64,10 +68,13 @@ def main() -> None:
             folder.write(batch_id, batch.select("topic", "partition", "offset").collect())
         sleep(sleep_after, unless=nap.with_suffix(".over"))
 
-    stream = spark.readStream.format("kafka-group").options(**config["options"]).load()
-    if "write" in config:
+    if "landing" in config:
+        writer = landing_writer(spark, config, nap)
+    elif "write" in config:
+        stream = spark.readStream.format("kafka-group").options(**config["options"]).load()
         writer = stream.select("key", "value").writeStream.format("kafka-group").options(**config["write"])
     else:
+        stream = spark.readStream.format("kafka-group").options(**config["options"]).load()
         writer = stream.writeStream.foreachBatch(take)
     query = writer.option("checkpointLocation", config["checkpoint"]).trigger(processingTime=config["trigger"]).start()
 
@@ -95,6 +102,23 @@ def main() -> None:
     except KeyboardInterrupt:
         print("clean" if pyspark_kafka_group.stop(query) else "in the middle of a batch")
     spark.stop()
+
+
+def landing_writer(spark: SparkSession, config: dict[str, Any], nap: Path) -> DataStreamWriter:
+    """Return the writer of a stream that lands."""
+    from pyspark_kafka_group.landing.delta import DeltaLanding, DeltaState
+
+    real = DeltaState.commit
+
+    def commit(look: DeltaState, *arguments: Any, **more: Any) -> None:
+        sleep_before, sleep_after = take_nap(nap)
+        sleep(sleep_before, unless=nap.with_suffix(".over"))
+        real(look, *arguments, **more)
+        sleep(sleep_after, unless=nap.with_suffix(".over"))
+
+    DeltaState.commit = commit  # type: ignore[assignment,method-assign]
+    logging.basicConfig(level=logging.INFO)  # shows the conflicts
+    return DeltaLanding(config["landing"]).stream(spark, config["options"])
 
 
 def local(builder: SparkSession.Builder) -> SparkSession.Builder:

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for the modul
 from tests.packaging.packages import ROOT, folder_of, module_name, modules
 
 _CORE = ("connector", "coordinator", "offsets", "cluster", "wire")
-_LEAVES = ("connector/formats", "connector/metrics")
+_LEAVES = ("connector/formats", "connector/metrics", "connector/landing")
 
 _MOST_LINES_OF_A_FUNCTION = 60
 _MOST_LINES_OF_A_FILE = 500

@@ -41,7 +41,11 @@ _WRITE = "kafka-group.write"
 
 # The property with the id of a topic, without its name.  Deliberate: a property of the table.  The notes of commits
 # expire with the table's history, and then the records of another topic would look as if they were written.
-_TOPIC = "kafka-group.topic."
+TOPIC_PROPERTY = "kafka-group.topic."
+
+# The property of a topic that landing fills, without its name.  `LakeTable` must not write rows of its records: landing
+# stores offsets, and would not see such rows.
+LANDING_PROPERTY = "kafka-group.landing."
 
 # More topics would make Spark's generated code too large.
 _MOST_TERMS = 100
@@ -65,6 +69,21 @@ class LakeWrite(NamedTuple):
     skipped: int
 
 
+class NotedTopics(NamedTuple):
+    """What a table notes about topics.
+
+    Attributes
+    ----------
+    ids : dict of str to str
+        The ids of the topics whose rows the table has, as far as they were noted.
+    landed : set of str
+        The topics that landing fills.
+    """
+
+    ids: dict[str, str]
+    landed: set[str]
+
+
 class LakeFormat(Protocol):
     """A way to commit to a table."""
 
@@ -77,8 +96,8 @@ class LakeFormat(Protocol):
     def note(self, spark: SparkSession, spans: Spans) -> None:
         """Commit a note without rows."""
 
-    def topic_ids(self, spark: SparkSession) -> dict[str, str]:
-        """Return the ids of the topics whose rows the table has, as far as they were noted."""
+    def topics(self, spark: SparkSession) -> NotedTopics:
+        """Return what the table notes about topics."""
 
 
 class Delta:
@@ -104,7 +123,7 @@ class Delta:
         )
         skipped = known_rows(spark.table(self._table), spans).count()
         # A user's own metadata stay.  Then this commit has no note.
-        with nullcontext() if _has_own_metadata(spark) else _metadata(spark, _delta_note(spans)):
+        with nullcontext() if _has_own_metadata(spark) else _metadata(spark, delta_note(spans)):
             results = spark.sql(statement, new_rows=rows).collect()
         if not results:
             raise ConfigurationError(
@@ -124,12 +143,12 @@ class Delta:
     def note(self, spark: SparkSession, spans: Spans) -> None:
         """See `LakeFormat`."""
         # Deliberate: Delta leaves out a write without rows, and a property that does not change.
-        with _metadata(spark, _delta_note(spans)):
+        with _metadata(spark, delta_note(spans)):
             spark.sql(f"ALTER TABLE {self._table} SET TBLPROPERTIES ('{_WRITE}' = '{uuid.uuid4().hex}')")
 
-    def topic_ids(self, spark: SparkSession) -> dict[str, str]:
+    def topics(self, spark: SparkSession) -> NotedTopics:
         """See `LakeFormat`."""
-        return _topic_ids(spark, self._table)
+        return _topics(spark, self._table)
 
     def _versions(self, spark: SparkSession, count: int) -> list[Version]:
         """Return the newest versions, newest first."""
@@ -149,7 +168,7 @@ class Delta:
                 (row["restored"] if row["restored"] is not None else row["restored_time"])
                 if row["operation"] == "RESTORE"
                 else None,
-                _note_in(row["userMetadata"]),
+                note_in(row["userMetadata"]),
                 row["added"],
             )
             for row in history.collect()
@@ -209,10 +228,10 @@ class Iceberg:
         note = f"snapshot-property.{NOTE}"
         spark.table(self._table).limit(0).writeTo(self._table).option(note, as_note(spans)).append()
 
-    def topic_ids(self, spark: SparkSession) -> dict[str, str]:
+    def topics(self, spark: SparkSession) -> NotedTopics:
         """See `LakeFormat`."""
         self._refresh(spark)
-        return _topic_ids(spark, self._table)
+        return _topics(spark, self._table)
 
     def _current(self, spark: SparkSession) -> int | None:
         """Return the id of the newest snapshot; None for an empty table."""
@@ -237,12 +256,14 @@ def note_topics(spark: SparkSession, table: str, ids: Mapping[str, str]) -> None
 
 def topic_property(topic: str) -> str:
     """Return the name of the property with the id of a topic, as SQL text."""
-    return _escaped(_TOPIC + topic)
+    return _escaped(TOPIC_PROPERTY + topic)
 
 
-def _topic_ids(spark: SparkSession, table: str) -> dict[str, str]:
-    found = spark.sql(f"SHOW TBLPROPERTIES {table}").where(f"startswith(key, '{_TOPIC}')").collect()
-    return {row["key"].removeprefix(_TOPIC): row["value"] for row in found}
+def _topics(spark: SparkSession, table: str) -> NotedTopics:
+    found = spark.sql(f"SHOW TBLPROPERTIES {table}").where("startswith(key, 'kafka-group.')").collect()
+    noted = {row["key"]: row["value"] for row in found if row["value"]}
+    ids = {name.removeprefix(TOPIC_PROPERTY): value for name, value in noted.items() if name.startswith(TOPIC_PROPERTY)}
+    return NotedTopics(ids, {n.removeprefix(LANDING_PROPERTY) for n in noted if n.startswith(LANDING_PROPERTY)})
 
 
 def known_rows(table: DataFrame, spans: Spans) -> DataFrame:
@@ -306,11 +327,12 @@ def _term(topics: Sequence[str], spans: Mapping[int, OffsetSpan], prefix: str) -
     )
 
 
-def _delta_note(spans: Spans) -> str:
+def delta_note(spans: Spans) -> str:
+    """Return the metadata of a commit to a Delta table that covers these offsets."""
     return json.dumps({NOTE: as_note(spans)})
 
 
-def _note_in(metadata: str | None) -> str | None:
+def note_in(metadata: str | None) -> str | None:
     """Return the note in a commit's metadata; None if another program has written the metadata."""
     try:
         found = json.loads(metadata or "{}")
@@ -328,7 +350,7 @@ def _metadata(spark: SparkSession, text: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if before is None or _note_in(before) is not None:  # the note of another thread must not stay
+        if before is None or note_in(before) is not None:  # the note of another thread must not stay
             spark.conf.unset(_DELTA_METADATA)
         else:
             spark.conf.set(_DELTA_METADATA, before)
@@ -337,7 +359,7 @@ def _metadata(spark: SparkSession, text: str) -> Iterator[None]:
 def _has_own_metadata(spark: SparkSession) -> bool:
     """Return whether the user has set metadata for Delta's commits."""
     before = spark.conf.get(_DELTA_METADATA, None)
-    return before is not None and _note_in(before) is None
+    return before is not None and note_in(before) is None
 
 
 def _quoted(name: str) -> str:

@@ -13,7 +13,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
@@ -154,7 +154,7 @@ class LakeTable:
         with one_write(self._table, batch, batch_id) as again:
 
             def attempt() -> LakeWrite:
-                self._check_topics(spark, target, ids)
+                self._check_topics(spark, target, ids, {tp.topic for tp in spans})
                 self._check_history(spark, target, run, spans)
                 if again:
                     self._refuse_known(spark, rows, spans, batch_id)
@@ -234,10 +234,18 @@ class LakeTable:
             )
         return FORMATS[found](self._table)
 
-    def _check_topics(self, spark: SparkSession, target: LakeFormat, ids: Mapping[str, str]) -> None:
-        """Raise an error if the table has rows of another topic, and note the ids of topics that are new to it."""
+    def _check_topics(
+        self, spark: SparkSession, target: LakeFormat, ids: Mapping[str, str], topics: Collection[str]
+    ) -> None:
+        """Raise an error if the table has rows of another topic, or landing fills one.  Note the ids of new ones."""
         for _ in range(2):  # a second time after the note, because another application may have written one, too
-            known = target.topic_ids(spark)
+            known, landed = target.topics(spark)
+            if both := landed.intersection(topics):
+                raise ConfigurationError(
+                    f"LakeTable: the topic {', '.join(sorted(both))} of {self._table} is filled by landing, which "
+                    f"stores offsets and would not see these rows. Nothing of this batch was written. Use another "
+                    f"table, or fill this topic by landing only."
+                )
             for topic, found in ids.items():
                 if known.get(topic, found) != found:
                     raise OtherTopicError.of_lake(self._table, topic, known[topic], found, topic_property(topic))

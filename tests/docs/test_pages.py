@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import pyspark_kafka_group.landing
 import pyspark_kafka_group.metrics
 import pyspark_kafka_group.stores
 import pyspark_kafka_group.testing
@@ -51,7 +52,12 @@ def test_the_index_lists_every_page_under_the_heading_that_it_has_in_the_navigat
 def test_the_page_of_the_api_has_every_public_name() -> None:
     shown = re.findall(r"^<!-- ::: pyspark_kafka_group\.(\S+) -->$", (DOCS / "api.md").read_text(), re.MULTILINE)
     public = {*pyspark_kafka_group.__all__} - {"DefaultSource", "__version__"}
-    for module in (pyspark_kafka_group.metrics, pyspark_kafka_group.stores, pyspark_kafka_group.testing):
+    for module in (
+        pyspark_kafka_group.landing,
+        pyspark_kafka_group.metrics,
+        pyspark_kafka_group.stores,
+        pyspark_kafka_group.testing,
+    ):
         public |= {f"{module.__name__.rpartition('.')[2]}.{name}" for name in module.__all__}
     assert public - {"metrics.METRICS"} <= set(shown)
 

@@ -17,7 +17,7 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.session.running_batch import RunningBatch
 from pyspark_kafka_group.stores import LakeTable, lake_table
 from pyspark_kafka_group.stores.errors import LakeConflictError, OtherTopicError, RefusedRecordError, TableBehindError
-from pyspark_kafka_group.stores.lake_formats import FORMATS, LakeWrite, around, inside
+from pyspark_kafka_group.stores.lake_formats import FORMATS, LakeWrite, NotedTopics, around, inside
 from pyspark_kafka_group.stores.lake_history import OffsetSpan, TableCommit
 from pyspark_kafka_group.stores.lake_table import is_conflict, refusal, spans_of, topic_ids_of
 
@@ -67,18 +67,28 @@ def test_a_number_that_no_partition_has_is_refused(partition: int) -> None:
 
 
 def test_a_topic_belongs_to_the_table_by_its_id() -> None:
-    target = MagicMock(topic_ids=MagicMock(return_value={"orders": "old"}))
+    target = MagicMock(topics=MagicMock(return_value=NotedTopics({"orders": "old"}, set())))
     spark = MagicMock()
     with pytest.raises(OtherTopicError, match=r"topic id old\).*topic id new\).*'kafka-group\.topic\.orders'"):
-        LakeTable("lake.t")._check_topics(spark, target, {"orders": "new"})
-    LakeTable("lake.t")._check_topics(spark, target, {"orders": "old"})
+        LakeTable("lake.t")._check_topics(spark, target, {"orders": "new"}, {"orders"})
+    LakeTable("lake.t")._check_topics(spark, target, {"orders": "old"}, {"orders"})
     spark.sql.assert_not_called()
 
 
 def test_two_applications_that_note_a_topic_at_once_cannot_both_go_on() -> None:
-    target = MagicMock(topic_ids=MagicMock(side_effect=[{}, {"orders": "of the other"}]))
+    target = MagicMock(
+        topics=MagicMock(side_effect=[NotedTopics({}, set()), NotedTopics({"orders": "of the other"}, set())])
+    )
     with pytest.raises(OtherTopicError):
-        LakeTable("lake.t")._check_topics(MagicMock(), target, {"orders": "mine"})
+        LakeTable("lake.t")._check_topics(MagicMock(), target, {"orders": "mine"}, {"orders"})
+
+
+def test_a_topic_that_landing_fills_is_refused() -> None:
+    """Landing stores offsets, and would land the records of these rows once more."""
+    target = MagicMock(topics=MagicMock(return_value=NotedTopics({}, {"orders"})))
+    with pytest.raises(ConfigurationError, match=r"the topic orders of lake\.t is filled by landing"):
+        LakeTable("lake.t")._check_topics(MagicMock(), target, {}, {"orders", "returns"})
+    LakeTable("lake.t")._check_topics(MagicMock(), target, {}, {"returns"})
 
 
 def test_the_ids_of_topics_are_those_of_the_ranges() -> None:
@@ -198,7 +208,11 @@ def test_a_batch_that_reads_lost_records_again_is_noted_even_if_it_writes_no_row
 ) -> None:
     """Otherwise the next run of the query would find these records lost."""
     gone = TableCommit({TopicPartition("orders", 0): OffsetSpan(5, 9)}, counts=False)
-    target = MagicMock(commits=MagicMock(return_value=[gone]), write=MagicMock(return_value=LakeWrite(rows, 0)))
+    target = MagicMock(
+        topics=lambda _: NotedTopics({}, set()),
+        commits=MagicMock(return_value=[gone]),
+        write=MagicMock(return_value=LakeWrite(rows, 0)),
+    )
     ranges = {TopicPartition("orders", 0): planned(0, 9)}
     monkeypatch.setattr(lake_table, "running_batch", lambda *_: RunningBatch(ranges))
     monkeypatch.setattr(lake_table, "_checked", MagicMock())
@@ -209,7 +223,11 @@ def test_a_batch_that_reads_lost_records_again_is_noted_even_if_it_writes_no_row
 
 
 def test_a_second_write_of_a_batch_is_compared_with_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = MagicMock(commits=MagicMock(return_value=[]), write=MagicMock(return_value=LakeWrite(3, 0)))
+    target = MagicMock(
+        topics=lambda _: NotedTopics({}, set()),
+        commits=MagicMock(return_value=[]),
+        write=MagicMock(return_value=LakeWrite(3, 0)),
+    )
     refuse = MagicMock(side_effect=ConfigurationError("written"))
     monkeypatch.setattr(
         lake_table, "running_batch", lambda *_: RunningBatch({TopicPartition("orders", 0): planned(0, 9)})

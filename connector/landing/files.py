@@ -1,0 +1,439 @@
+"""Writes the Parquet files of a task.  Runs in executors; trims files also in the driver.
+
+Each file has records of one topic-partition, and of one day if the table is partitioned by day.  It has a new name, so
+that no attempt of a task overwrites the file of another one.  A task that fails removes its files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pfs
+import pyarrow.parquet as pq
+
+from pyspark_kafka_group.landing.errors import refused_nulls, write_error
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.stores.lake_history import OffsetSpan
+
+# A task holds this much, and the batch that has just come (32 MB at most), before it writes a row group.
+_ROW_GROUP_BYTES = 64_000_000
+
+_MILLISECOND = 1000
+"""In microseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How the rows of a table are arranged in files.  Sent to executors.
+
+    Attributes
+    ----------
+    left_out : tuple of str
+        The columns that files do not have, because all rows of a file have one value.
+    day_column : str or None
+        The column for the day of the record's timestamp, in UTC.
+    by_day : bool
+        Whether all rows of a file have one day.
+    file_bytes : int
+        A file that has reached this size ends.
+    """
+
+    left_out: tuple[str, ...] = ()
+    day_column: str | None = None
+    by_day: bool = False
+    file_bytes: int = 256_000_000
+
+    @classmethod
+    def from_json(cls, layout: Mapping[str, Any]) -> Layout:
+        """Return the layout of its fields as JSON."""
+        return cls(**{**layout, "left_out": tuple(layout["left_out"])})
+
+    def with_day(self, schema: pa.Schema) -> pa.Schema:
+        """Return the columns of the table for the columns of the source."""
+        return schema if self.day_column is None else schema.append(pa.field(self.day_column, pa.date32()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFile:
+    """A written file that no commit has yet.  Travels from an executor to the driver.
+
+    Attributes
+    ----------
+    path : str
+        Its path below the table.
+    first, last : int
+        The offsets of its first and its last record.
+    rows, size : int
+        Its number of rows, and of bytes.
+    nulls : mapping of str to int
+        The number of nulls in each column.
+    values : mapping of str to str
+        Its values of the partition columns.
+    entry : object
+        What the format's commit needs of the file besides; None for Delta.
+    times : tuple of int, or None
+        The lowest and the highest timestamp in microseconds; None if a record has none, or the column is not selected.
+    """
+
+    path: str
+    first: int
+    last: int
+    rows: int
+    size: int
+    nulls: Mapping[str, int]
+    values: Mapping[str, str]
+    times: tuple[int, int] | None
+    entry: Any = None
+
+
+class Place:
+    """The folder of a table, on the local disk or in an object store.
+
+    Parameters
+    ----------
+    files : pyarrow.fs.FileSystem
+        The file system, with the folder as its root.
+    local : str or None
+        The folder on the local disk.
+    """
+
+    def __init__(self, files: pfs.FileSystem, local: str | None = None) -> None:
+        self._files = files
+        self._local = None if local is None else Path(local)
+
+    @classmethod
+    def on_disk(cls, folder: str) -> Place:
+        """Return a folder of the local disk."""
+        return cls(pfs.SubTreeFileSystem(folder, pfs.LocalFileSystem()), folder)
+
+    def create(self, path: str) -> pa.NativeFile:
+        """Create a file, with its folders."""
+        if self._local is not None:
+            self._files.create_dir(str(Path(path).parent))
+        return self._files.open_output_stream(path)
+
+    def keep(self, path: str) -> int:
+        """Return the size of a written file.  On a local disk, wait until a loss of power cannot remove it."""
+        if self._local is not None:
+            file = self._local / path
+            sync(file)
+            for folder in file.relative_to(self._local).parents:
+                sync(self._local / folder)
+        return int(self._files.get_file_info(path).size)
+
+    def open(self, path: str) -> pa.NativeFile:
+        """Open a file to read it."""
+        return self._files.open_input_file(path)
+
+    def absent(self, paths: Sequence[str]) -> list[str]:
+        """Return the paths that name no file."""
+        found = self._files.get_file_info(list(paths))
+        return [path for path, info in zip(paths, found, strict=True) if info.type != pfs.FileType.File]
+
+    def remove(self, path: str) -> bool:
+        """Remove a file.  Return False if this fails: an orphan costs space, and nothing else."""
+        try:
+            self._files.delete_file(path)
+        except OSError:
+            return False
+        return True
+
+    def names(self, folder: str) -> list[str]:
+        """Return the paths of the files in a folder, which may not exist."""
+        found = self._files.get_file_info(pfs.FileSelector(folder, allow_not_found=True))
+        return [f"{folder}/{info.base_name}" for info in found if info.type == pfs.FileType.File]
+
+
+def local_folder(uri: str) -> str | None:
+    """Return the folder of a table on the local disk; None for an object store."""
+    if "://" not in uri:
+        return uri
+    parts = urlsplit(uri)
+    return unquote(parts.path) if parts.scheme == "file" else None
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or a folder is on the disk."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def folder_of(tp: TopicPartition) -> str:
+    """Return the folder of a topic-partition below the table.
+
+    Deliberate: no name begins with ``_`` or ``.``.  Such folders are hidden from the formats' clean-up.
+    """
+    return f"topic={tp.topic}/partition={tp.partition}"
+
+
+def orphans(paths: Sequence[str], landed: OffsetSpan, committed: Collection[str]) -> list[str]:
+    """Return the files of one topic-partition that no commit has, and no commit will have.
+
+    Parameters
+    ----------
+    paths : sequence of str
+        The files in its folder.
+    landed : OffsetSpan
+        From the next offset that the table stored before this commit, to that after it.  Files that begin there were
+        not committed before, and will not be later, because the table now has their records.
+    committed : collection of str
+        The files of this commit.
+    """
+    known = set(committed)
+    return [
+        p for p in paths if p not in known and (at := _start_of(p)) is not None and landed.start <= at < landed.until
+    ]
+
+
+def _start_of(path: str) -> int | None:
+    start = path.rpartition("/")[2].partition("-")[0]
+    return int(start) if start.isdecimal() else None
+
+
+@dataclass
+class _File:
+    """A file that a task writes."""
+
+    place: Place
+    path: str
+    schema: pa.Schema
+    writer: pq.ParquetWriter = field(init=False)
+    first: int = -1
+    last: int = -1
+    rows: int = 0
+    nulls: dict[str, int] = field(default_factory=dict)
+    times: tuple[int, int] | None = None
+    timed: bool = True
+
+    def __post_init__(self) -> None:
+        self._stream = self.place.create(self.path)
+        self.writer = pq.ParquetWriter(self._stream, self.schema, compression="zstd", store_schema=False)
+
+    @property
+    def size(self) -> int:
+        """The number of bytes until now."""
+        return int(self._stream.tell())
+
+    def write(self, rows: pa.Table) -> None:
+        """Write a row group."""
+        offsets = rows.column("offset")
+        first, last = offsets[0].as_py(), offsets[-1].as_py()
+        self.first, self.last = (first if self.first < 0 else self.first), last
+        self.rows += rows.num_rows
+        for name in rows.schema.names:
+            self.nulls[name] = self.nulls.get(name, 0) + rows.column(name).null_count
+        if nulls := [f.name for f in self.schema if not f.nullable and self.nulls[f.name]]:
+            raise refused_nulls("The table", nulls)
+        self._note_times(rows)
+        self.writer.write_table(rows.select(self.schema.names).cast(self.schema), row_group_size=rows.num_rows)
+
+    def close(self, values: Mapping[str, str]) -> NewFile:
+        """End the file."""
+        self.writer.close()
+        self._stream.close()
+        return NewFile(
+            path=self.path,
+            first=self.first,
+            last=self.last,
+            rows=self.rows,
+            size=self.place.keep(self.path),
+            nulls=self.nulls,
+            values=values,
+            times=self.times if self.timed else None,
+        )
+
+    def abort(self) -> None:
+        """End the file, and remove it."""
+        for end in (self.writer.close, self._stream.close):
+            with suppress(OSError, pa.ArrowException):
+                end()
+        self.place.remove(self.path)
+
+    def _note_times(self, rows: pa.Table) -> None:
+        if "timestamp" not in rows.schema.names or rows.column("timestamp").null_count:
+            self.timed = False
+            return
+        found = pc.min_max(rows.column("timestamp").cast(pa.int64())).as_py()
+        low, high = self.times or (found["min"], found["max"])
+        self.times = min(low, found["min"]), max(high, found["max"])
+
+
+class _RangeFiles:
+    """The files of one range of a task."""
+
+    def __init__(
+        self, place: Place, layout: Layout, tp: TopicPartition, r: OffsetRange, columns: pa.Schema | None
+    ) -> None:
+        self._place, self._layout, self._columns, self._tp = place, layout, columns, tp
+        self._name = f"{folder_of(tp)}/{r.start:020}-{r.until}"
+        self._held: list[pa.RecordBatch] = []
+        self._open: dict[str, _File] = {}
+        self.files: list[NewFile] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch)
+
+    def write(self) -> None:
+        """Write what is held as a row group; for a table with partitions by day, one for each day."""
+        if not self._held:
+            return
+        rows, self._held = pa.Table.from_batches(self._held), []
+        for day, part in _parts(rows, self._layout):
+            if day not in self._open:
+                names = [name for name in part.schema.names if name not in self._layout.left_out]
+                schema = self._columns or pa.schema([part.schema.field(name) for name in names])
+                self._open[day] = _File(self._place, f"{self._name}-{uuid.uuid4().hex}.parquet", schema)
+            self._open[day].write(part)
+            if self._open[day].size >= self._layout.file_bytes:
+                self._close(day)
+
+    def close(self) -> None:
+        self.write()
+        for day in [*self._open]:
+            self._close(day)
+
+    def abort(self) -> None:
+        for file in self._open.values():
+            file.abort()
+        for written in self.files:
+            self._place.remove(written.path)
+
+    def _close(self, day: str) -> None:
+        values = {"topic": self._tp.topic, "partition": str(self._tp.partition)}
+        if self._layout.day_column is not None:
+            values[self._layout.day_column] = day
+        self.files.append(self._open[day].close({name: values[name] for name in self._layout.left_out}))
+        del self._open[day]
+
+
+def _parts(rows: pa.Table, layout: Layout) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the rows of each file, with their day as text, and with the column for the day."""
+    if layout.day_column is None and not layout.by_day:
+        yield "", rows
+        return
+    # Deliberate: in UTC, as Spark's own date of a timestamp would depend on the session's time zone.
+    days = rows.column("timestamp").cast(pa.date32())
+    if layout.day_column is not None:
+        rows = rows.append_column(pa.field(layout.day_column, pa.date32()), days)
+    if not layout.by_day:
+        yield "", rows
+        return
+    for day in pc.unique(days):
+        yield str(day.as_py()), rows.filter(pc.equal(days, day))
+
+
+def write_ranges(
+    batches: Iterator[pa.RecordBatch],
+    ranges: Mapping[TopicPartition, OffsetRange],
+    place: Place,
+    layout: Layout,
+    columns: pa.Schema | None = None,
+) -> dict[TopicPartition, list[NewFile]]:
+    """Write the records of a task, and return the files of each of its ranges.
+
+    Parameters
+    ----------
+    batches : iterator of pyarrow.RecordBatch
+        The records, each batch of one partition, in order, with the columns ``topic``, ``partition`` and ``offset``.
+    ranges : mapping of TopicPartition to OffsetRange
+        The ranges of the task.
+    place : Place
+        Where the table is.
+    layout : Layout
+        How the rows are arranged.
+    columns : pyarrow.Schema, optional
+        The columns of the files, with the types and the metadata that the format wants; by default those of the rows.
+
+    Raises
+    ------
+    LandingError
+        If a file cannot be written.
+    """
+    found = {tp: _RangeFiles(place, layout, tp, r, columns) for tp, r in ranges.items()}
+    held = 0
+    try:
+        with closing(_generator(batches)) as rest:
+            for batch in rest:
+                found[TopicPartition(batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py())].add(batch)
+                held += batch.nbytes
+                if held >= _ROW_GROUP_BYTES:
+                    for one in found.values():
+                        one.write()
+                    held = 0
+        for one in found.values():
+            one.close()
+    except BaseException as e:
+        for one in found.values():
+            one.abort()
+        if isinstance(e, OSError):
+            raise write_error(e) from e
+        raise
+    return {tp: one.files for tp, one in found.items()}
+
+
+def _generator(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
+    yield from batches
+
+
+def trimmed(place: Place, file: NewFile, parts: Sequence[OffsetSpan]) -> NewFile | None:
+    """Write a file again with only the records of some offsets, one row group after the other.
+
+    Returns
+    -------
+    NewFile or None
+        None if no record is left.
+    """
+    folder, _, name = file.path.rpartition("/")
+    start = max(min(part.start for part in parts), file.first)
+    path = f"{folder}/{start:020}-{name.split('-')[1]}-{uuid.uuid4().hex}.parquet"
+    new: _File | None = None
+    with place.open(file.path) as stream:
+        source = pq.ParquetFile(stream)
+        for number in range(source.num_row_groups):
+            rows = source.read_row_group(number)
+            offset = rows.column("offset")
+            wanted = [pc.and_(pc.greater_equal(offset, p.start), pc.less(offset, p.until)) for p in parts]
+            mask = wanted[0]
+            for other in wanted[1:]:
+                mask = pc.or_(mask, other)
+            rows = rows.filter(mask)
+            if rows.num_rows:
+                new = new or _File(place, path, rows.schema)
+                new.write(rows)
+    return None if new is None else new.close(file.values)
+
+
+def delta_stats(file: NewFile, tp: TopicPartition) -> str:
+    """Return the statistics of a file for Delta's log: those of the record's columns.
+
+    Deliberate: no others.  A wrong or a rounded bound hides rows.  Kafka's timestamps are whole milliseconds, as
+    Delta's bounds are; others have no bounds.
+    """
+    low: dict[str, Any] = {"topic": tp.topic, "partition": tp.partition, "offset": file.first}
+    high: dict[str, Any] = {"topic": tp.topic, "partition": tp.partition, "offset": file.last}
+    if file.times is not None and not any(time % _MILLISECOND for time in file.times):
+        low["timestamp"], high["timestamp"] = (_iso(time) for time in file.times)
+    for bounds in (low, high):
+        for name in file.values:
+            bounds.pop(name, None)
+    nulls = {name: count for name, count in file.nulls.items() if name not in file.values}
+    stats = {"numRecords": file.rows, "minValues": low, "maxValues": high, "nullCount": {k: nulls[k] for k in low}}
+    return json.dumps(stats, separators=(",", ":"))
+
+
+def _iso(microseconds: int) -> str:
+    time = pa.scalar(microseconds, pa.timestamp("us")).cast(pa.timestamp("ms"))
+    return f"{pc.strftime(time, '%Y-%m-%dT%H:%M:%S').as_py()}Z"

@@ -1,0 +1,69 @@
+"""One state of a table: what each format tells the driver, and how it commits on exactly this state."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.stores.lake_history import Lost, OffsetSpan, Spans
+
+if TYPE_CHECKING:
+    from pyspark_kafka_group.landing.files import NewFile
+
+Files = Mapping[TopicPartition, Sequence["NewFile"]]
+"""The files of each topic-partition."""
+
+
+class TableState(ABC):
+    """One state of a table, and the way to commit on exactly this state."""
+
+    columns: Mapping[str, bool]
+    """The table's columns, and whether they take null."""
+    topic_ids: Mapping[str, str]
+    """The ids of the topics whose records the table has, as far as they were noted."""
+    landed: Mapping[str, int]
+    """The topics that landing fills, each with the number of its offsets: 1, and one more after each `forget`."""
+    version: int
+    """The number of the state."""
+    lost: Lost
+    """The offsets whose records a rollback has removed."""
+
+    @abstractmethod
+    def differences(self) -> list[str]:
+        """Return how the table's columns differ from those of the files."""
+
+    @abstractmethod
+    def next_offset(self, tp: TopicPartition) -> int | None:
+        """Return the next offset that the table stores; None if it stores none."""
+
+    @abstractmethod
+    def forget(self, topic: str) -> None:
+        """Begin new offsets for a topic, and forget its id."""
+
+    @abstractmethod
+    def note_topics(self, ids: Mapping[str, str], landed: Iterable[str]) -> None:
+        """Note the ids of topics in the table, and that landing fills topics."""
+
+    @abstractmethod
+    def holds(self, paths: Iterable[str]) -> bool:
+        """Return whether the table consists, among others, of these files."""
+
+    @abstractmethod
+    def has_rows(self, tp: TopicPartition, span: OffsetSpan) -> bool:
+        """Return whether the table has rows of these records."""
+
+    @abstractmethod
+    def commit(self, files: Files, offsets: Mapping[TopicPartition, int], note: Spans, *, alone: bool) -> None:
+        """Add the files, and store the next offsets, in one commit.
+
+        Parameters
+        ----------
+        files, offsets
+            The files, and the next offsets of their topic-partitions.
+        note
+            The offsets that the commit covers, for the table's history.
+        alone
+            Whether any other commit since this look is a conflict; else only one that stores one of these offsets.
+        """

@@ -1,0 +1,241 @@
+"""Kafka to Delta by landing: real streams of several applications, with kills, pauses, replays and joins."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import pyspark_kafka_group
+from integration.cluster import Stream, produce, recreate
+from integration.pipelines import PATIENCE_S, Application, wait_for
+from integration.spark_fixtures import either_protocol
+from pyspark_kafka_group import stop
+from pyspark_kafka_group.landing import DeltaLanding, IcebergLanding
+from pyspark_kafka_group.landing.landing import Landing
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+from tests.docs.blocks import run_by
+
+Start = Callable[..., StreamingQuery]
+
+
+def landing_in(folder: Path) -> Landing:
+    """Return a landing in the table of a folder: of Iceberg if its name says so, else of Delta."""
+    if folder.name != "iceberg":
+        return DeltaLanding(str(folder))
+    folder.mkdir(exist_ok=True)
+    return IcebergLanding("shop.orders", catalog=catalog_of(folder))
+
+
+def catalog_of(folder: Path) -> dict[str, str]:
+    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+
+
+def judge(folder: Path) -> Counter[tuple[str, int, int]]:
+    """Return how often the table has each record.  Reads all rows, without a key."""
+    if folder.name != "iceberg":
+        table = DeltaTable(folder).to_pyarrow_table(columns=["topic", "partition", "offset"])
+    else:
+        found = load_catalog("default", **catalog_of(folder)).load_table("shop.orders")
+        table = found.scan(selected_fields=("topic", "partition", "offset")).to_arrow()
+    return Counter(zip(*(table.column(name).to_pylist() for name in table.column_names), strict=True))
+
+
+def each_once(topic: str, ends: dict[int, int]) -> Counter[tuple[str, int, int]]:
+    return Counter((topic, partition, offset) for partition, end in ends.items() for offset in range(end))
+
+
+@pytest.fixture
+def table(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    return tmp_path / getattr(request, "param", "delta")
+
+
+either_format = pytest.mark.parametrize("table", ["delta", "iceberg"], indirect=True)
+
+
+@pytest.fixture
+def start(spark: SparkSession, tmp_path: Path, table: Path, options: dict[str, str]) -> Iterator[Start]:
+    """Yield a function that starts a landing: ``start(topic, name, trigger, **options)``."""
+    started: list[StreamingQuery] = []
+
+    def begin(topic: str, name: str = "query", *, trigger: dict[str, Any] | None = None, **more: Any) -> StreamingQuery:
+        landing = more.pop("landing", None) or landing_in(table)
+        given = {"subscribe": topic, "kafka.client.id": name, **options, **more}
+        writer = landing.stream(spark, given).option("checkpointLocation", str(tmp_path / f"{name}.checkpoint"))
+        started.append(writer.trigger(**(trigger or {"processingTime": "200 milliseconds"})).start())
+        return started[-1]
+
+    yield begin
+    for query in started:
+        query.stop()
+
+
+def run_available(start: Start, topic: str, name: str = "query", **more: Any) -> None:
+    query = start(topic, name, trigger={"availableNow": True}, **more)
+    assert query.awaitTermination(int(PATIENCE_S))
+
+
+@either_format
+def test_members_share_a_topic_join_and_leave(kafka: Kafka, topic: TopicFactory, start: Start, table: Path) -> None:
+    name, ends = topic(4), dict.fromkeys(range(4), 0)
+
+    def more(count: int) -> None:
+        produce(kafka.bootstrap_servers, name, dict.fromkeys(ends, count))
+        for partition in ends:
+            ends[partition] += count
+        wait_for(lambda: judge(table).total() >= sum(ends.values()), "all records are in the table")
+
+    one = start(name, "one")
+    more(50)
+    two = start(name, "two")
+    more(50)
+    three = start(name, "three")
+    more(50)
+    assert stop(three)
+    more(50)
+    assert stop(two)
+    more(50)
+    assert stop(one)
+    assert judge(table) == each_once(name, ends)
+    uncommitted = {path.name for path in table.rglob("topic=*/**/*.parquet")}
+    if table.name == "delta":
+        assert len(uncommitted) == len(DeltaTable(table).file_uris()), "no orphan is left"
+
+
+@either_protocol
+@either_format
+def test_a_deleted_checkpoint_and_a_lost_commit(
+    kafka: Kafka, topic: TopicFactory, start: Start, table: Path, tmp_path: Path
+) -> None:
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 40, 1: 40})
+    run_available(start, name)
+    newest = max((tmp_path / "query.checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    newest.unlink()
+    newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+    produce(kafka.bootstrap_servers, name, {0: 10})
+    run_available(start, name)  # repeats the batch
+    shutil.rmtree(tmp_path / "query.checkpoint")
+    produce(kafka.bootstrap_servers, name, {1: 10})
+    run_available(start, name, maxRecordsPerPartition="7")
+    assert judge(table) == each_once(name, {0: 50, 1: 50})
+    # A new group reads everything again, and the table takes nothing.
+    run_available(start, name, "other", **{"kafka.group.id": f"{name}-other"})
+    assert judge(table) == each_once(name, {0: 50, 1: 50})
+
+
+@either_protocol
+def test_a_topic_that_was_created_again(kafka: Kafka, topic: TopicFactory, start: Start, table: Path) -> None:
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 20})
+    run_available(start, name)
+    recreate(kafka.bootstrap_servers, name, 1)
+    produce(kafka.bootstrap_servers, name, {0: 30})
+    with pytest.raises(Exception, match=rf"has records of another topic '{name}'"):
+        run_available(start, name, "two", **{"kafka.group.id": f"{name}-two"})
+    assert judge(table) == each_once(name, {0: 20})
+
+
+@either_protocol
+def test_typed_values_and_a_condition(
+    kafka: Kafka, topic: TopicFactory, start: Start, table: Path, spark: SparkSession
+) -> None:
+    name = topic(2)
+    values = [b'{"id": %d, "item": {"name": "a"}, "tags": ["x"]}' % n for n in range(30)]
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for value in values:
+        producer.produce(name, value, partition=0)
+    assert producer.flush(30) == 0
+    landing = DeltaLanding(str(table), day_column="day", partition_by=["day"])
+    more = {"valueFormat": "json", "valueSchema": "id BIGINT, item STRUCT<name: STRING>, tags ARRAY<STRING>"}
+    more["where"] = "value.id % 3 = 0"
+    run_available(start, name, landing=landing, **more)
+    rows = DeltaTable(table).to_pyarrow_table().to_pylist()
+    assert [row["value"] for row in rows] == [{"id": n, "item": {"name": "a"}, "tags": ["x"]} for n in range(0, 30, 3)]
+    assert landing.total.records == 10
+    assert {row["day"] for row in rows} == {row["timestamp"].date() for row in rows}
+
+
+def test_the_program_of_the_page(
+    kafka: Kafka, topic: TopicFactory, group: str, spark: SparkSession, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 30, 1: 30})
+    (text,) = run_by("integration/test_landing.py")
+    for old, new in {
+        "build/lake/orders": str(table),
+        "localhost:9092": kafka.bootstrap_servers,
+        "orders-etl": group,
+        '"orders"': f'"{name}"',
+        '"checkpoint"': f'"{table}.checkpoint"',
+    }.items():
+        assert old in text
+        text = text.replace(old, new)
+    monkeypatch.setattr(pyspark_kafka_group, "run_until_signal", lambda query: query.processAllAvailable())
+    names: dict[str, Any] = {}
+    exec(text, names)
+    assert stop(names["query"])
+    assert judge(table) == each_once(name, {0: 30, 1: 30})
+
+
+@pytest.mark.timeout(600)  # starts Spark four times
+@pytest.mark.parametrize("protocol", ["classic"], indirect=True)  # its clients choose the session timeout
+def test_applications_are_suspended_and_killed_in_their_commits(
+    kafka: Kafka,
+    topic: TopicFactory,
+    application: Callable[..., Application],
+    tmp_path: Path,
+    table: Path,
+) -> None:
+    """One sleeps past its session in a commit, and one is killed between its commit and Spark's."""
+    name = topic(4)
+    session = {"kafka.session.timeout.ms": "6000", "kafka.heartbeat.interval.ms": "1500"}
+    first, second, third = (application(name, f"app{n}", **session).configure(landing=str(table)) for n in range(3))
+
+    def rows() -> int:
+        return judge(table).total()
+
+    with Stream(kafka.bootstrap_servers, {name: 4}, per_second=200) as stream:
+        first.start()
+        second.start()
+        for one in (first, second):
+            one.wait_for_ownership(2)
+        wait_for(lambda: first.events("finished") and len(second.events("finished")) > 1, "both have landed")
+
+        second.slow_down(before_s=3.0)
+        wait_for(lambda: not (tmp_path / "app1.nap").exists(), "it is in its commit")
+        second.send(signal.SIGSTOP)
+        first.wait_for_ownership(4)
+        before = rows()
+        wait_for(lambda: rows() > before + 400, "the new owner lands what the zombie has not")
+        second.send(signal.SIGCONT)
+        wait_for(lambda: "did not take a commit. Looking again" in second.log_since(0), "its commit fails")
+        second.wait_for_ownership(2)
+
+        first.slow_down(after_s=20.0)
+        wait_for(lambda: not (tmp_path / "app0.nap").exists(), "it is in its commit")
+        before = rows()
+        wait_for(lambda: rows() > before, "a commit")
+        first.kill()
+        third.start()
+        third.wait_for_ownership(2)
+        first.start()
+        first.wait_for_ownership(1)
+        third.stop()
+    second.wait_for_ownership(2)
+    ends = {partition: stream.produced[name, partition] for partition in range(4)}
+    wait_for(lambda: rows() >= sum(ends.values()), "all records are in the table")
+    first.stop()
+    second.stop()
+    assert judge(table) == each_once(name, ends)

@@ -1,0 +1,180 @@
+"""What only Delta has: features of tables, statistics, checkpoints of the log, and maintenance by deltalake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from pyspark_kafka_group.landing import delta
+from pyspark_kafka_group.landing.delta import DeltaState
+from pyspark_kafka_group.landing.errors import UnsupportedTableError
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.stores.errors import LakeConflictError, RefusedRecordError
+from tests.connector.landing.applications import (
+    COLUMNS,
+    ONE,
+    ZERO,
+    Application,
+    Delta,
+    before_the_next_commit,
+    files_of,
+    judge,
+    once,
+)
+
+
+@pytest.fixture
+def at(tmp_path: Path) -> Delta:
+    return Delta(tmp_path / "lake")
+
+
+def test_files_of_a_lost_answer_stay_after_compaction(at: Delta, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are no longer in the newest version, but readers of an older version need them."""
+    real = DeltaState.commit
+
+    def commit(look: DeltaState, *arguments: Any, **more: Any) -> None:
+        real(look, *arguments, **more)
+        at.table().optimize.compact()
+        raise OSError("connection reset")
+
+    monkeypatch.setattr(DeltaState, "commit", commit)
+    Application(at).land({ZERO: (0, 60)}, tasks=3)
+    found = at.table()
+    assert judge(at) == once({ZERO: (0, 60)})
+    found.load_as_version(found.version() - 1)
+    assert found.to_pyarrow_table().num_rows == 60
+
+
+def test_maintenance_beside_commits(at: Delta, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Application(at)
+    acts: list[Callable[[], object]] = [
+        at.table().optimize.compact,
+        lambda: at.table().vacuum(dry_run=False),
+        lambda: at.table().delete("topic = 'others'"),
+        lambda: at.table().alter.set_table_properties({"delta.logRetentionDuration": "interval 9 days"}),
+        lambda: at.table().create_checkpoint(),
+    ]
+    for n, act in enumerate(acts):
+        before_the_next_commit(monkeypatch, at, act)
+        one.land({ZERO: (10 * n, 10 * n + 10)}, tasks=2)
+    assert judge(at) == once({ZERO: (0, 50)})
+
+
+def test_a_conflict_that_lasts(at: Delta, monkeypatch: pytest.MonkeyPatch) -> None:
+    def conflict(*_: Any, **__: Any) -> None:
+        raise CommitFailedError("Concurrent transaction failed.")
+
+    one = Application(at, {"patience_s": 0.0})
+    monkeypatch.setattr(DeltaState, "commit", conflict)
+    with pytest.raises(LakeConflictError, match="other commits have won 1 times in 0 s"):
+        one.land({ZERO: (0, 10)})
+
+
+def test_partitions_by_day_topic_and_partition(at: Delta) -> None:
+    more = {"day_column": "day", "partition_by": ("topic", "partition", "day")}
+    one = Application(at, more)
+    assert one.land({ZERO: (0, 25), ONE: (8, 12)}).files == 5
+    assert Application(at, {"day_column": "day"}).land({ZERO: (15, 31)}).records == 6
+    assert judge(at) == once({ZERO: (0, 31), ONE: (8, 12)})
+    table = at.table().to_pyarrow_table()
+    assert all(row["day"].toordinal() - 719163 == row["offset"] // 10 for row in table.to_pylist())
+    with pytest.raises(ConfigurationError, match="partitioned by day"):
+        Application(at)
+
+
+def test_statistics_let_readers_leave_out_files_and_no_rows(at: Delta) -> None:
+    one = Application(at)
+    for n in range(3):
+        one.land({ZERO: (10 * n, 10 * n + 10)})
+    import polars as pl
+
+    found = pl.scan_delta(str(at.data))
+    assert found.filter(pl.col("offset") == 19).collect()["offset"].to_list() == [19]
+    day = found.filter(pl.col("timestamp").dt.date() == pl.date(1970, 1, 3)).collect()
+    assert sorted(day["offset"]) == [*range(20, 30)]
+    added = pa.table(at.table().get_add_actions(flatten=True)).to_pylist()
+    assert sorted((row["min.offset"], row["max.offset"], row["num_records"]) for row in added) == [
+        (0, 9, 10),
+        (10, 19, 10),
+        (20, 29, 10),
+    ]
+
+
+def test_a_null_that_the_table_does_not_take(at: Delta) -> None:
+    from deltalake import Field, Schema
+
+    from pyspark_kafka_group.columns.schema import arrow_schema
+
+    fields = Schema.from_arrow(arrow_schema(COLUMNS)).fields
+    strict = [Field(f.name, f.type, nullable=f.name not in ("key", "topic")) for f in fields]
+    DeltaTable.create(at.data, Schema(strict))
+    one = Application(at)
+    with pytest.raises(RefusedRecordError, match="does not take null in: key"):
+        one.land({ZERO: (0, 10)})
+    assert files_of(at) == []
+
+
+@pytest.mark.parametrize(
+    ("configuration", "named"),
+    [
+        ({"delta.columnMapping.mode": "name"}, "the property delta.columnMapping.mode=name"),
+        ({"delta.setTransactionRetentionDuration": "interval 1 day"}, "delta.setTransactionRetentionDuration"),
+        ({"delta.constraints.positive": "offset > 0"}, "the constraint delta.constraints.positive"),
+        ({"delta.enableRowTracking": "true"}, "the property delta.enableRowTracking"),
+    ],
+)
+def test_tables_that_would_be_written_wrongly_are_refused(
+    at: Delta, configuration: dict[str, str], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Application(at)
+    table = at.table()
+
+    class Metadata:
+        partition_columns: list[str] = []  # noqa: RUF012
+        id = table.metadata().id
+
+    Metadata.configuration = configuration  # type: ignore[attr-defined]
+    monkeypatch.setattr(DeltaTable, "metadata", lambda _: Metadata())
+    with pytest.raises(UnsupportedTableError, match=named):
+        Application(at)
+
+
+def test_features_that_are_not_known_are_refused(at: Delta) -> None:
+    Application(at)
+    table = at.table()
+    for feature, fine in (("DeletionVectors", True), ("IcebergCompatV1", False)):
+        from deltalake import TableFeatures
+
+        with suppress(Exception):
+            table.alter.add_feature(getattr(TableFeatures, feature), allow_protocol_versions_increase=True)
+        if fine:
+            Application(at)
+        elif "icebergCompatV1" in (at.table().protocol().writer_features or ()):
+            with pytest.raises(UnsupportedTableError, match="the feature icebergCompatV1"):
+                Application(at)
+
+
+def test_other_columns_are_an_error_at_the_start(at: Delta) -> None:
+    from pyspark_kafka_group.columns.schema import arrow_schema
+
+    schema = arrow_schema(COLUMNS[1:]).set(0, pa.field("value", pa.string()))
+    DeltaTable.create(at.data, schema)
+    with pytest.raises(UnsupportedTableError, match="no column key; value has another type"):
+        Application(at)
+
+
+def test_the_log_gets_a_checkpoint(at: Delta, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "_CHECKPOINT_EVERY", 4)
+    one = Application(at)
+    for n in range(6):
+        one.land({ZERO: (n, n + 1)})
+    assert [*(at.data / "_delta_log").glob("*.checkpoint.parquet")]
+    assert one.next_offset(ZERO) == 6
+    assert judge(at) == once({ZERO: (0, 6)})

@@ -1,0 +1,156 @@
+"""What only Iceberg has: a catalog whose answers get lost, snapshots that expire, and partition transforms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform
+
+from pyspark_kafka_group.landing import iceberg
+from pyspark_kafka_group.landing.errors import LandingError, UnsupportedTableError
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.stores.errors import RefusedRecordError, TableBehindError
+from tests.connector.landing.applications import (
+    COLUMNS,
+    ONE,
+    ZERO,
+    Application,
+    Iceberg,
+    before_the_next_commit,
+    files_of,
+    judge,
+    once,
+)
+
+
+@pytest.fixture
+def at(tmp_path: Path) -> Iceberg:
+    return Iceberg(tmp_path / "lake")
+
+
+def test_a_conflict_as_the_answer_to_a_commit_that_has_landed(at: Iceberg, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression for the design: pyiceberg repeats such a commit, or deletes the manifests of the current snapshot."""
+    one = Application(at)
+    one.land({ZERO: (0, 10)})
+    real = SqlCatalog.commit_table
+
+    def commit(*arguments: Any, **more: Any) -> Any:
+        real(*arguments, **more)
+        monkeypatch.setattr(SqlCatalog, "commit_table", real)
+        raise CommitFailedException("409")
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", commit)
+    result = one.land({ZERO: (10, 30)})
+    assert (result.records, result.conflicts) == (20, 1)
+    assert judge(at) == once({ZERO: (0, 30)})
+
+
+def test_any_other_commit_is_a_conflict(at: Iceberg, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = Application(at), Application(at)
+    one.land({ZERO: (0, 10)})
+    before_the_next_commit(monkeypatch, at, lambda: other.land({ONE: (0, 10)}))
+    assert one.land({ZERO: (10, 20)}).conflicts == 1
+    assert judge(at) == once({ZERO: (0, 20), ONE: (0, 10)})
+
+
+def test_offsets_stay_when_snapshots_expire(at: Iceberg) -> None:
+    one = Application(at)
+    for n in range(4):
+        one.land({ZERO: (n, n + 1)})
+    newest = at.newest()
+    expire(at.table(), {s.snapshot_id for s in at.table().metadata.snapshots} - {newest})
+    assert Application(at).land({ZERO: (0, 6)}).records == 2
+    assert judge(at) == once({ZERO: (0, 6)})
+
+
+def expire(table: Table, ids: set[int]) -> None:
+    table.maintenance.expire_snapshots().by_ids([*ids]).commit()
+
+
+def test_a_rollback_that_no_snapshot_shows(at: Iceberg) -> None:
+    one = Application(at)
+    one.land({ZERO: (0, 10)})
+    good = at.newest()
+    one.land({ZERO: (10, 20)})
+    lost = at.newest()
+    at.roll_back(good)
+    expire(at.table(), {lost})
+    with pytest.raises(TableBehindError, match="snapshots that would show what it has lost have expired"):
+        one.land({ZERO: (20, 30)})
+    assert judge(at) == once({ZERO: (0, 10)})
+
+
+def test_partitions_by_day_and_topic(at: Iceberg) -> None:
+    one = Application(at, {"partition_by": ("day", "topic")})
+    assert one.land({ZERO: (0, 25), ONE: (8, 12)}).files == 5
+    assert Application(at).land({ZERO: (15, 31)}).records == 6
+    assert judge(at) == once({ZERO: (0, 31), ONE: (8, 12)})
+    found = at.table().scan(row_filter="timestamp >= '1970-01-03T00:00:00+00:00'").to_arrow()
+    assert sorted(found["offset"].to_pylist()) == [*range(20, 31)]
+    with pytest.raises(ConfigurationError, match="Use topic, partition and day"):
+        Application(at, {"partition_by": ("bucket",)})
+
+
+def test_manifests_are_merged(at: Iceberg, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iceberg, "_MANIFESTS", 3)
+    one = Application(at)
+    table = at.table()
+    with table.transaction() as transaction:
+        transaction.set_properties({"commit.manifest.min-count-to-merge": "2"})
+    for n in range(8):
+        one.land({ZERO: (n, n + 1)})
+    snapshot = at.table().current_snapshot()
+    assert snapshot is not None
+    assert len(snapshot.manifests(at.table().io)) < 8
+    assert judge(at) == once({ZERO: (0, 8)})
+
+
+def test_a_renamed_column_keeps_its_values(at: Iceberg) -> None:
+    """Files contain the table's ids of columns."""
+    Application(at).land({ZERO: (0, 5)})
+    with at.table().update_schema() as update:
+        update.rename_column("value", "body")
+    rows = at.table().scan().to_arrow()
+    assert sorted(rows["body"].to_pylist()) == [b"0", b"1", b"2", b"3", b"4"]
+    with pytest.raises(UnsupportedTableError, match="no column value"):
+        Application(at)
+
+
+def test_tables_that_would_be_written_wrongly_are_refused(at: Iceberg) -> None:
+    Application(at)
+    with at.table().update_spec() as spec:
+        spec.add_field("offset", BucketTransform(4), "bucket")
+    with pytest.raises(UnsupportedTableError, match=r"the partition field bucket\[4\]\(offset\)"):
+        Application(at)
+
+
+def test_a_null_that_the_table_does_not_take(at: Iceberg) -> None:
+    from pyspark_kafka_group.columns.schema import arrow_schema
+
+    catalog = load_catalog("default", **at.catalog)
+    catalog.create_namespace("shop")
+    strict = [pa.field(f.name, f.type, nullable=f.name not in ("key", "topic")) for f in arrow_schema(COLUMNS)]
+    catalog.create_table("shop.orders", pa.schema(strict))
+    with pytest.raises(RefusedRecordError, match="does not take null in: key"):
+        Application(at).land({ZERO: (0, 10)})
+    assert files_of(at) == []
+
+
+def test_a_catalog_that_does_not_answer(at: Iceberg) -> None:
+    silent = iceberg.IcebergLanding("shop.orders", {"type": "rest", "uri": "http://127.0.0.1:9"})
+    with pytest.raises(LandingError, match=r"IcebergLanding: shop\.orders could not be read.*Check its address"):
+        silent._prepare(Application(at).schema)
+
+
+def test_secrets_of_the_catalog_do_not_travel(at: Iceberg) -> None:
+    """The executors get the properties of files only."""
+    target = str(Application(at).target._target())
+    assert "sqlite" not in target
+    assert "catalog.db" not in target

@@ -1,0 +1,273 @@
+"""Landing with both formats: races, kills, pauses, replays and rollbacks, with real files and real commits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyspark_kafka_group.landing.errors import LandingError, TableChangedError
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange
+from pyspark_kafka_group.stores.errors import OtherTopicError, TableBehindError
+from pyspark_kafka_group.stores.lake_history import OffsetSpan
+from tests.connector.landing.applications import (
+    ONE,
+    ZERO,
+    Application,
+    Delta,
+    Iceberg,
+    Place,
+    before_the_next_commit,
+    files_of,
+    judge,
+    once,
+    records,
+)
+from tests.packaging.packages import ROOT
+
+
+@pytest.fixture(params=[Delta, Iceberg])
+def at(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    found: Place = request.param(tmp_path / "lake")
+    return found
+
+
+def test_records_are_landed_once_also_if_batches_run_again(at: Place) -> None:
+    one = Application(at)
+    first = one.land({ZERO: (0, 20), ONE: (5, 9)}, tasks=2)
+    assert (first.records, first.files, first.skipped, first.orphans) == (24, 4, 0, 0)
+    assert first.size == sum(Path(path).stat().st_size for path in files_of(at))
+    again = Application(at).land({ZERO: (0, 20), ONE: (5, 9)})
+    assert (again.records, again.skipped, again.orphans) == (0, 24, 2)
+    # With other limits: a file is written again with the rest of its records.
+    more = Application(at).land({ZERO: (10, 35), ONE: (5, 9)})
+    assert (more.records, more.skipped, more.orphans) == (15, 14, 2)
+    assert judge(at) == once({ZERO: (0, 35), ONE: (5, 9)})
+    assert len(files_of(at)) == at.committed()
+    assert one.next_offset(ZERO) == 35
+
+
+def test_a_batch_without_rows_moves_the_offsets(at: Place) -> None:
+    """Its records were left out, or it had none, such as the markers of transactions."""
+    one = Application(at)
+    empty = one.ready({ZERO: (0, 20)})
+    one.target._remove([path.removeprefix(f"{at.data}/") for path in files_of(at)])
+    empty.rows = [{**row, "files": b"\x80\x04]\x94."} for row in empty.rows]  # a pickled empty list
+    assert one.commit(empty).files == 0
+    one.land({ZERO: (20, 25)}, begun=True)
+    assert judge(at) == once({ZERO: (20, 25)})
+
+
+@pytest.mark.parametrize("new", [False, True], ids=["known", "first commit"])
+def test_a_paused_driver_wakes_up_in_its_commit(at: Place, monkeypatch: pytest.MonkeyPatch, new: bool) -> None:
+    """The next owner has landed the same records, and more, between the look and the commit of the zombie."""
+    begin = 0
+    if not new:
+        Application(at).land({ZERO: (0, 10), ONE: (0, 10)})
+        begin = 10
+    zombie, owner = Application(at), Application(at)
+    batch = zombie.ready({ZERO: (begin, 60), ONE: (begin, 60)})
+    before_the_next_commit(monkeypatch, at, lambda: owner.land({ZERO: (begin, 100)}))
+    result = zombie.commit(batch)
+    assert (result.records, result.conflicts) == (60 - begin, 1)  # it still owns the other partition
+    assert judge(at) == once({ZERO: (0, 100), ONE: (0, 60)})
+
+
+def test_a_paused_driver_wakes_up_before_its_commit(at: Place) -> None:
+    zombie = Application(at)
+    batch = zombie.ready({ZERO: (0, 60)})
+    Application(at).land({ZERO: (0, 40)})
+    # The new owner has removed the zombie's files, which began where its own did.  So the tasks run again.
+    assert zombie.commit(batch).records == 20
+    assert batch.collected == 2
+    assert judge(at) == once({ZERO: (0, 60)})
+
+
+def test_a_commit_whose_answer_is_lost_is_not_repeated(at: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = at.look.commit
+
+    def commit(look: Any, *arguments: Any, **more: Any) -> None:
+        real(look, *arguments, **more)
+        raise OSError("connection reset")
+
+    monkeypatch.setattr(at.look, "commit", commit)
+    result = Application(at).land({ZERO: (0, 60)})
+    assert (result.records, result.skipped, result.orphans) == (60, 0, 0)
+    assert judge(at) == once({ZERO: (0, 60)})
+
+
+def test_killed_applications(at: Place) -> None:
+    """Each is killed at another moment, also in its commit.  The next one removes what it has left."""
+    for n in range(6):
+        command = [sys.executable, "-m", "tests.connector.landing.applications", str(at)]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        for _ in range(3):
+            process.stdout.readline()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.011 * n)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    one = Application(at)
+    end = one.next_offset(ZERO)
+    assert end is not None
+    one.land({ZERO: (end, end + 5)})
+    assert judge(at) == once({ZERO: (0, end + 5)})
+    assert len(files_of(at)) == at.committed(), "no orphan is left"
+
+
+def test_orphans_of_killed_attempts_are_removed_and_counted(at: Place) -> None:
+    Application(at).land({ZERO: (0, 10)})
+    Application(at).ready({ZERO: (10, 40)}, tasks=3)  # never committed
+    one = Application(at)
+    one.ready({ZERO: (30, 50)})  # of an application that is ahead
+    assert one.land({ZERO: (10, 30)}).orphans == 2
+    assert len(files_of(at)) == 3 + 1
+    assert judge(at) == once({ZERO: (0, 30)})
+
+
+def test_a_task_that_fails_removes_its_files(at: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark_kafka_group.landing import files
+
+    one = Application(at, {"file_bytes": 1})
+
+    def fails(self: Any, path: str) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.Place, "keep", fails)
+    with pytest.raises(LandingError, match=r"No space left on device.*Free space there\. Then start the query again"):
+        one.ready({ZERO: (0, 100)})
+    assert files_of(at) == []
+
+
+def test_two_applications_race_for_the_same_records(at: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dozen rounds, in each of which the other one commits between look and commit."""
+    one, other = Application(at), Application(at)
+    for n in range(12):
+        begin = one.next_offset(ZERO) or 0
+        lost, won = one.ready({ZERO: (begin, begin + 3)}), other.ready({ZERO: (begin, begin + 1 + n % 5)})
+        before_the_next_commit(monkeypatch, at, partial(other.commit, won))
+        one.commit(lost)
+        one, other = other, one
+    assert judge(at) == once({ZERO: (0, one.next_offset(ZERO) or 0)})
+
+
+def test_a_rollback_is_noticed_and_the_records_are_landed_again(at: Place) -> None:
+    one = Application(at)
+    one.land({ZERO: (0, 10)})
+    good = at.newest()
+    one.land({ZERO: (10, 20)})
+    one.land({ZERO: (20, 30), ONE: (0, 5)})
+    at.roll_back(good)
+    for application in (one, Application(at)):  # the running query, and the next run
+        with pytest.raises(TableBehindError, match=r"orders-0 10 to 29.*first lost ones \(orders-0 10, orders-1 0\)"):
+            application.land({ZERO: (30, 35), ONE: (5, 9)})
+    again = Application(at)
+    again.land({ZERO: (5, 15), ONE: (0, 9)})  # the group was reset to 5, below the first lost record
+    with pytest.raises(TableBehindError, match="orders-0 15 to 29"):
+        again.land({ZERO: (30, 35)})
+    again.land({ZERO: (15, 35)})
+    assert judge(at) == once({ZERO: (0, 35), ONE: (0, 9)})
+
+
+def test_only_the_lost_records_are_landed_again(at: Place) -> None:
+    """Regression for the design: a query that had gone on after the rollback has landed later records."""
+    one = Application(at)
+    one.land({ZERO: (0, 10)})
+    good = at.newest()
+    one.land({ZERO: (10, 20)})
+    at.roll_back(good)
+    one.target._look().commit({}, {ZERO: 30}, {ZERO: OffsetSpan(20, 30)}, alone=True)
+    again = Application(at)
+    assert again.land({ZERO: (10, 40)}, finished=10).records == 20
+    assert judge(at) == once({ZERO: (0, 20)}) + once({ZERO: (30, 40)})
+
+
+def test_a_rollback_can_be_accepted(at: Place) -> None:
+    one = Application(at)
+    one.land({ZERO: (0, 10)})
+    good = at.newest()
+    one.land({ZERO: (10, 20)})
+    at.roll_back(good)
+    one.target.accept_rollback()
+    Application(at).land({ZERO: (20, 25)})
+    assert judge(at) == once({ZERO: (0, 10)}) + once({ZERO: (20, 25)})
+
+
+def test_a_table_that_is_behind_its_group(at: Place) -> None:
+    one = Application(at)
+    with pytest.raises(TableBehindError, match=r"orders-0 is finished up to 7, but the table has no offset") as found:
+        one.land({ZERO: (7, 9)}, begun=True)
+    assert files_of(at) == []
+    assert "set_offsets('orders', {0: 7})" in str(found.value)
+    one.target.set_offsets("orders", {0: 7})
+    one.land({ZERO: (7, 9)}, begun=True)
+    with pytest.raises(TableBehindError, match="finished up to 12, but the table has 9"):
+        one.land({ZERO: (12, 15)})
+    one.land({ZERO: (12, 15)}, finished=9)  # retention has removed the records between
+    one.target.set_offsets("orders", {0: 3})  # never back
+    assert one.next_offset(ZERO) == 15
+
+
+def test_a_topic_that_was_created_again(at: Place) -> None:
+    one = Application(at)
+    one.land({ZERO: (0, 20)})
+    with pytest.raises(OtherTopicError, match=r"another topic 'orders' \(topic id id\).*\(topic id new\)"):
+        one.land({ZERO: (0, 30)}, topic_id="new")
+    one.target.forget("orders")
+    with pytest.raises(ConfigurationError, match="rows of this batch's records"):
+        one.land({ZERO: (0, 30)}, topic_id="new")
+    at.rename_topic()
+    old = files_of(at)
+    Application(at).ready({ZERO: (0, 9)})  # looks like an orphan, as the old files do
+    assert one.land({ZERO: (0, 30)}, topic_id="new").records == 30
+    assert judge(at) == once({ZERO: (0, 30)}) + once({ZERO._replace(topic="orders-old"): (0, 20)})
+    assert {*old} <= {*files_of(at)}
+
+
+def test_a_table_that_was_created_again(at: Place) -> None:
+    one = Application(at)
+    one.land({ZERO: (0, 20)})
+    at.create_again()
+    with pytest.raises(TableChangedError, match=r"was created again since the query started.*a new group"):
+        one.land({ZERO: (20, 30)})
+
+
+def test_rows_of_another_writer_are_refused(at: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it commits between look and commit.  `LakeTable` refuses topics that landing fills."""
+    one = Application(at)
+    foreign = pa.Table.from_batches(records(ZERO, OffsetRange(Offset(5), Offset(8))))
+    before_the_next_commit(monkeypatch, at, lambda: at.append(foreign))
+    with pytest.raises(ConfigurationError, match=r"rows of this batch's records \(orders-0\) that landing has not"):
+        one.land({ZERO: (0, 10)})
+    one.land({ONE: (0, 10)})
+    assert judge(at) == once({ZERO: (5, 8), ONE: (0, 10)})
+    assert one.target._look().landed == {"orders": 1}
+
+
+def test_a_table_that_fails_names_itself_and_the_remedy(at: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any, **__: Any) -> None:
+        raise OSError("403 Forbidden: InvalidAccessKeyId")
+
+    one = Application(at)
+    batch = one.ready({ZERO: (0, 10)})
+    monkeypatch.setattr(at.look, "commit", refused)
+    monkeypatch.setattr("pyspark_kafka_group.landing.landing._FIRST_PAUSE_S", 0.001)
+    with pytest.raises(LandingError, match=r"could not be read or committed in 8 attempts: OSError: 403 Forb"):
+        one.commit(batch)
+    assert len(files_of(at)) == 1, "the table may have the file"
+
+
+def test_files_end_at_their_target_size(at: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark_kafka_group.landing.files._ROW_GROUP_BYTES", 1)
+    result = Application(at, {"file_bytes": 1}).land({ZERO: (0, 21)})
+    assert result.files == 3  # one for each batch of 7 records
+    assert judge(at) == once({ZERO: (0, 21)})
