@@ -199,29 +199,29 @@ def test_applications_are_suspended_and_killed_in_their_commits(
     table: Path,
 ) -> None:
     """One sleeps past its session in a commit, and one is killed between its commit and Spark's."""
-    name = topic(4)
+    name = topic(6)
     session = {"kafka.session.timeout.ms": "6000", "kafka.heartbeat.interval.ms": "1500"}
     first, second, third = (application(name, f"app{n}", **session).configure(landing=str(table)) for n in range(3))
 
     def rows() -> int:
         return judge(table).total()
 
-    with Stream(kafka.bootstrap_servers, {name: 4}, per_second=200) as stream:
+    with Stream(kafka.bootstrap_servers, {name: 6}, per_second=200) as stream:
         first.start()
         second.start()
         for one in (first, second):
-            one.wait_for_ownership(2)
+            one.wait_for_ownership(3)
         wait_for(lambda: first.events("finished") and len(second.events("finished")) > 1, "both have landed")
 
         second.slow_down(before_s=3.0)
         wait_for(lambda: not (tmp_path / "app1.nap").exists(), "it is in its commit")
         second.send(signal.SIGSTOP)
-        first.wait_for_ownership(4)
+        first.wait_for_ownership(6)
         before = rows()
         wait_for(lambda: rows() > before + 400, "the new owner lands what the zombie has not")
         second.send(signal.SIGCONT)
         wait_for(lambda: "did not take a commit. Looking again" in second.log_since(0), "its commit fails")
-        second.wait_for_ownership(2)
+        second.wait_for_ownership(3)
 
         first.slow_down(after_s=20.0)
         wait_for(lambda: not (tmp_path / "app0.nap").exists(), "it is in its commit")
@@ -229,12 +229,12 @@ def test_applications_are_suspended_and_killed_in_their_commits(
         wait_for(lambda: rows() > before, "a commit")
         first.kill()
         third.start()
-        third.wait_for_ownership(2)
+        third.wait_for_ownership(3)
         first.start()
-        first.wait_for_ownership(1)
+        first.wait_for_ownership(2)
         third.stop()
-    second.wait_for_ownership(2)
-    ends = {partition: stream.produced[name, partition] for partition in range(4)}
+    second.wait_for_ownership(3)
+    ends = {partition: stream.produced[name, partition] for partition in range(6)}
     wait_for(lambda: rows() >= sum(ends.values()), "all records are in the table")
     first.stop()
     second.stop()
