@@ -130,7 +130,8 @@ class Row(NamedTuple):
 
 def rows() -> list[Row]:
     """Return the table."""
-    core = [path for path in modules() if _is_core(path)]
+    folders = {path.parent for path in modules() if _is_core(path)}
+    core = [path for folder in folders for path in folder.iterdir() if path.suffix in {".py", ".c", ".h"}]
     once = sorted(name for name, users in _importers().items() if len(users) == 1)
     twice = sorted(name for name, count in Counter(_classes()).items() if count > 1)
     functions, files = list(_long_functions()), list(_long_files())
@@ -152,7 +153,9 @@ def rows() -> list[Row]:
 
 
 def code_lines(path: Path) -> int:
-    """Return the lines of a module without docstrings, comments and blank lines."""
+    """Return the lines of a module without docstrings, comments and blank lines; of a C file, without blank lines."""
+    if path.suffix != ".py":
+        return sum(1 for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
     lines: set[int] = set()
     skipped = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
     with path.open("rb") as file:

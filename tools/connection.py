@@ -35,7 +35,7 @@ def profile_file(name: str, environment: Mapping[str, str]) -> Path:
 
 
 def profile_names(environment: Mapping[str, str]) -> list[str]:
-    """Return the names of all profiles."""
+    """Return the profiles that exist, sorted; files with other names are left out."""
     names = [
         file.name.removesuffix(_PROFILE_SUFFIX) for file in _profile_folder(environment).glob(f"*{_PROFILE_SUFFIX}")
     ]

@@ -143,7 +143,7 @@ def _committed_of_topics(names: Collection[str], topics: Mapping[str, TopicInfo]
 
 
 def partitions_of_topics(topics: Mapping[str, TopicInfo]) -> list[TopicPartition]:
-    """Return all partitions of topics."""
+    """Return the partitions of these topics, also those that are not read."""
     return [TopicPartition(name, number) for name, info in topics.items() for number in sorted(info.leader_epochs)]
 
 
