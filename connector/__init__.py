@@ -42,7 +42,7 @@ def register(spark: SparkSession) -> None:
     spark : SparkSession
         The session that starts the queries.
     """
-    from pyspark_kafka_group.old_spark import check_spark
+    from pyspark_kafka_group.spark_version import check_spark
 
     check_spark()
     from pyspark.errors import AnalysisException
@@ -90,7 +90,7 @@ def bookmark(spark: SparkSession | None, options: Mapping[str, str]) -> Bookmark
         Of :mod:`pyspark_kafka_group.errors`: an option is wrong, or the cluster or the group refuses.
     """
     if spark is not None:
-        from pyspark_kafka_group.old_spark import check_spark
+        from pyspark_kafka_group.spark_version import check_spark
 
         check_spark()
     from pyspark_kafka_group.batch.bookmark import Bookmark
@@ -213,7 +213,7 @@ sys.excepthook = _print_error
 
 def __getattr__(name: str) -> Any:
     if name == "DefaultSource":
-        from pyspark_kafka_group.old_spark import check_spark
+        from pyspark_kafka_group.spark_version import check_spark
 
         check_spark()
         from pyspark_kafka_group.source import KafkaGroupDataSource

@@ -52,7 +52,7 @@ _FIRST_QUERY = """
 import importlib.metadata, sys
 try:
     import pyspark_kafka_group
-    from pyspark_kafka_group.old_spark import check_spark
+    from pyspark_kafka_group.spark_version import check_spark
     check_spark()
     import pyspark
     if "pyspark" not in {found.name for found in importlib.metadata.distributions()}:

@@ -80,8 +80,8 @@ def test_a_folder_for_sockets_that_cannot_be_made_is_an_error(
 
 
 def test_a_format_that_cannot_be_imported_is_an_error(well: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark_kafka_group.old_spark._found", None)
-    monkeypatch.setattr("pyspark_kafka_group.old_spark.check_spark.__defaults__", (None,))
+    monkeypatch.setattr("pyspark_kafka_group.spark_version._found", None)
+    monkeypatch.setattr("pyspark_kafka_group.spark_version.check_spark.__defaults__", (None,))
     problem = spark_facts({})["format kafka-group"]
     assert problem.startswith("ConfigurationError: The kafka-group source and sink need PySpark 4.0")
     assert codes(well | {"format kafka-group": problem}) == ["NO_FORMAT"]

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import pyspark_kafka_group
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.old_spark import check_spark
+from pyspark_kafka_group.spark_version import check_spark
 
 
 @pytest.mark.parametrize("version", ["4.0.0", "4.1.2", "4.2.0.dev3", "4.10.1", "5.0.0"])
