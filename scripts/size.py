@@ -132,7 +132,8 @@ def rows() -> list[Row]:
     """Return the table."""
     folders = {path.parent for path in modules() if _is_core(path)}
     core = [path for folder in folders for path in folder.iterdir() if path.suffix in {".py", ".c", ".h"}]
-    once = sorted(name for name, users in _importers().items() if len(users) == 1)
+    packages = {module_name(path) for path in modules() if path.stem == "__init__"}
+    once = sorted(name for name, users in _importers().items() if len(users) == 1 and name not in packages)
     twice = sorted(name for name, count in Counter(_classes()).items() if count > 1)
     functions, files = list(_long_functions()), list(_long_files())
     circles = list(_circles())
