@@ -1,6 +1,7 @@
 """Commits: when to send each one, and how to send it without blocking the group thread.
 
-A commit is not sent while a caller waits for an answer, or during the pause after a failure.
+A commit that a command decides is sent after the answer to its caller.  Every commit is sent before the next input: it
+may take away the partitions.
 """
 
 from __future__ import annotations
@@ -63,15 +64,15 @@ class CommitSchedule:
         self._retry_at: float | None = None
         self._retry_pause_s = _FIRST_RETRY_S
 
-    def hold(self, commit: Commit, *, in_command: bool) -> None:
-        """Take a commit to send.
+    def hold(self, commit: Commit) -> None:
+        """Take a commit to send."""
+        self._held, self._held_until = commit, 0.0
 
-        ``in_command``: a command whose caller still waits has decided it.  A large commit is then held back.
-        """
-        self._held = commit
-        count = len(commit.entries)
-        pause_s = min(count * _PAUSE_OF_PARTITION_S, _LONGEST_PAUSE_S)
-        self._held_until = self._clock() + pause_s if in_command and count > _LARGE_COMMIT else 0.0
+    def hold_back(self) -> None:
+        """Hold a large commit back: a command has decided it, and its caller is about to get the answer."""
+        count = 0 if self._held is None else len(self._held.entries)
+        if count > _LARGE_COMMIT and not self._held_until:
+            self._held_until = self._clock() + min(count * _PAUSE_OF_PARTITION_S, _LONGEST_PAUSE_S)
 
     @property
     def held_for_s(self) -> float:
@@ -79,7 +80,9 @@ class CommitSchedule:
         return 0.0 if self._held is None else self._held_until - self._clock()
 
     def take(self) -> Commit | None:
-        """Return the commit to send now; None if there is none."""
+        """Return the commit to send now; None if there is none, or it is held back."""
+        if self.held_for_s > 0:
+            return None
         held, self._held = self._held, None
         return held
 

@@ -140,7 +140,7 @@ class GroupThread:
         self.held = held  # written by the group thread
         self.ended = threading.Event()  # set when the member has left, by the thread's last act
         self._absent: frozenset[str] = frozenset()  # those of `topics` that no longer match the pattern
-        self._mailbox = Mailbox(self._send_unless_held_back)
+        self._mailbox = Mailbox()
         self._schedule = CommitSchedule()
         self._sent_at = 0.0  # when the outstanding commit was sent
         self._unstored: outputs.StoreSkips | None = None
@@ -211,7 +211,13 @@ class GroupThread:
 
     def call(self, command: Callable[[], T]) -> Future[T]:
         """Run ``command`` on the group thread.  A commit that it decides is sent after its answer."""
-        return self._mailbox.call(command)
+
+        def run() -> T:
+            result = command()
+            self._schedule.hold_back()
+            return result
+
+        return self._mailbox.call(run)
 
     def forget_old_topics(self) -> None:
         """Drop the processed offsets of topics that are no longer subscribed and do not exist."""
@@ -244,7 +250,11 @@ class GroupThread:
     # ------------------------------------------------------------------- commands, on the group thread
 
     def feed(self, given: inputs.Input) -> None:
-        """Feed the state machine and carry out its outputs."""
+        """Feed the state machine and carry out its outputs.
+
+        Deliberate: the commit that the input before has decided is sent first.  This input may take its partitions.
+        """
+        self._send_due()
         self.state, said = step(self.state, given)
         for output in said:
             match output:
@@ -253,9 +263,7 @@ class GroupThread:
                 case outputs.FetchPartitionInfo():
                     self._start_requests.fetch(output.epochs)
                 case outputs.Commit():
-                    self._schedule.hold(output, in_command=self._mailbox.answering)
-                    if not self._mailbox.answering:
-                        self._send_held()
+                    self._schedule.hold(output)
                 case outputs.FetchOffsets():
                     self._commits.read_back(output.partitions)
                 case outputs.StoreSkips():
@@ -336,6 +344,7 @@ class GroupThread:
         self._empty_mailbox(wait_s)
         self._member.poll()
         self._rebalances.check_identity()
+        self._send_due()
         self._check_parent()
         if self._pattern is not None and (matching := self._pattern.matching()) is not None:
             self._follow(matching)
@@ -350,13 +359,14 @@ class GroupThread:
 
     def _empty_mailbox(self, wait_s: float) -> None:
         """Run the commands that have arrived.  Wait for the first one, but not past a retry that is due."""
+        self._send_due()
         self._mailbox.run(self._schedule.until_retry_s(wait_s))
         # Deliberate: not held longer than this.  The next poll may take away the partitions of this commit.
         while (left_s := self._schedule.held_for_s) > 0:
             self._mailbox.run(left_s)
-        self._send_held()
         if self._schedule.take_retry():
             self.feed(inputs.Retry())
+        self._send_due()
 
     def _note_held_back(self) -> None:
         """Note which partitions this thread knows that cannot be planned, and why, if that is due."""
@@ -480,11 +490,7 @@ class GroupThread:
 
     # ---------------------------------------------------------------------------------------- commits
 
-    def _send_unless_held_back(self) -> None:
-        if self._schedule.held_for_s <= 0:
-            self._send_held()
-
-    def _send_held(self) -> None:
+    def _send_due(self) -> None:
         commit = self._schedule.take()
         if commit is not None:
             self._sent_at = time.monotonic()

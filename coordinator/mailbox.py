@@ -13,23 +13,10 @@ T = TypeVar("T")
 
 
 class Mailbox:
-    """Takes commands from any thread and runs them on one.
+    """Takes commands from any thread and runs them on one."""
 
-    Parameters
-    ----------
-    answered : callable
-        Called after each command whose caller waits for the result.
-
-    Attributes
-    ----------
-    answering : bool
-        Whether such a command is running.  Belongs to the thread that runs the commands.
-    """
-
-    def __init__(self, answered: Callable[[], None]) -> None:
-        self._answered = answered
+    def __init__(self) -> None:
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self.answering = False
 
     def post(self, command: Callable[[], None]) -> None:
         """Queue ``command``, and return at once.  Any thread, also in a signal handler."""
@@ -38,7 +25,7 @@ class Mailbox:
     def call(self, command: Callable[[], T]) -> Future[T]:
         """Queue ``command``, and return the future of its result.  Any thread."""
         future: Future[T] = Future()
-        self.post(lambda: self._answer(future, command))
+        self.post(lambda: complete(future, command))
         return future
 
     def run(self, wait_s: float) -> None:
@@ -50,9 +37,3 @@ class Mailbox:
                 command = self._commands.get_nowait()
         except queue.Empty:
             pass
-
-    def _answer(self, future: Future[T], command: Callable[[], T]) -> None:
-        self.answering = True
-        complete(future, command)
-        self.answering = False
-        self._answered()

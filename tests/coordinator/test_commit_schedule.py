@@ -40,14 +40,14 @@ def test_nothing_is_sent_that_was_not_decided(schedule: CommitSchedule) -> None:
 
 
 def test_commit_is_taken_once(schedule: CommitSchedule) -> None:
-    schedule.hold(SMALL, in_command=False)
+    schedule.hold(SMALL)
     assert schedule.take() is SMALL
     assert schedule.take() is None
 
 
-@pytest.mark.parametrize("in_command", [True, False])
-def test_small_commit_is_not_held_back(schedule: CommitSchedule, in_command: bool) -> None:
-    schedule.hold(SMALL, in_command=in_command)
+def test_small_commit_is_not_held_back(schedule: CommitSchedule) -> None:
+    schedule.hold(SMALL)
+    schedule.hold_back()
     assert schedule.held_for_s <= 0
 
 
@@ -55,21 +55,27 @@ def test_small_commit_is_not_held_back(schedule: CommitSchedule, in_command: boo
 def test_large_commit_that_a_command_decides_is_held_back_while_spark_plans(
     schedule: CommitSchedule, clock: Clock, commit: Commit, pause_s: float
 ) -> None:
-    schedule.hold(commit, in_command=True)
+    schedule.hold(commit)
+    schedule.hold_back()
     assert schedule.held_for_s == pytest.approx(pause_s, rel=1e-3)
+    assert schedule.take() is None
+    clock.now += pause_s / 2
+    schedule.hold_back()
+    assert schedule.held_for_s == pytest.approx(pause_s / 2, rel=1e-3), "the next command does not prolong it"
     clock.now += 1
     assert schedule.held_for_s <= 0
     assert schedule.take() is commit
 
 
 def test_large_commit_that_no_caller_waits_for_is_not_held_back(schedule: CommitSchedule) -> None:
-    schedule.hold(LARGE, in_command=False)
+    schedule.hold(LARGE)
     assert schedule.held_for_s <= 0
 
 
 def test_what_was_sent_is_not_held_back_any_more(schedule: CommitSchedule) -> None:
-    schedule.hold(LARGE, in_command=True)
+    schedule.hold(LARGE)
     schedule.take()
+    schedule.hold_back()
     assert schedule.held_for_s == 0.0
 
 

@@ -24,7 +24,7 @@ from pyspark_kafka_group.coordinator.commits import Found
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread
 from pyspark_kafka_group.coordinator.handover import events
-from pyspark_kafka_group.coordinator.handover.inputs import Finish, PlanBatch, PlannedRange, Restored
+from pyspark_kafka_group.coordinator.handover.inputs import Finish, Lose, PlanBatch, PlannedRange, Restored
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.handover.state import State
@@ -450,6 +450,29 @@ def test_commit_is_sent_after_the_answer_to_the_command_that_decides_it(group: M
     one.call(finish)
     one.wait(lambda state: not state.uncommitted)
     assert sent == [0]
+
+
+def test_commit_is_sent_before_the_next_input_which_may_take_its_partitions(group: Make) -> None:
+    """Regression: a commit was sent after its partition had expired, and the simulation found that."""
+    one = group().start(A)
+    one.plan()
+    batch = one.thread.state.batch
+    assert batch is not None
+    owned: list[bool] = []
+    send = one.commits.send
+
+    def noted(*given: Any) -> None:
+        owned.append(A in one.thread.state.owned)
+        send(*given)
+
+    one.commits.send = noted  # type: ignore[method-assign]
+
+    def finish_and_lose() -> None:
+        one.thread.feed(Finish(batch.end))
+        one.thread.feed(Lose((A,)))
+
+    one.call(finish_and_lose)
+    assert owned == [True]
     assert len(one.commits.sent) == 1
 
 
