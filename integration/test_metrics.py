@@ -33,7 +33,7 @@ from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import log_watch
 from pyspark_kafka_group.query.query import Query
-from pyspark_kafka_group.query.secondary import Sources
+from pyspark_kafka_group.query.second_source import SourceCheck
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.tools.commands import kafka_group
@@ -78,7 +78,7 @@ def test_lag_after_retention_is_what_can_still_be_read(
             "failOnDataLoss": "false",
         }
     )
-    query = Query(settings, Sources(settings, "", time.monotonic()))
+    query = Query(settings, SourceCheck(settings, time.monotonic()))
     try:
         end = INITIAL.to_json()
         for _ in range(2):  # the second call also finishes the first batch
