@@ -27,6 +27,7 @@ from benchmarks import (
     idle,
     kafka_to_kafka,
     lake,
+    landing,
     latency,
     levers,
     members,
@@ -69,6 +70,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "lake": lake,
     "formats": formats,
     "tls": tls,
+    "landing": landing,
     "where": where,
 }
 """The benchmarks by their name on the command line.  Each has ``add_arguments``, ``QUICK`` and ``measure``."""

@@ -20,6 +20,10 @@ EXACTLY_ONCE = f"{OURS}, exactly once"
 OURS_TUNED, EXACTLY_ONCE_TUNED = f"{OURS}, tuned", f"{EXACTLY_ONCE}, tuned"
 """Other arms of the sink."""
 
+APPEND_TUNED, APPEND = f"{TUNED}, append", f"{OURS}, append"
+LANDING_DELTA, LANDING_ICEBERG = "landing, Delta", "landing, Iceberg"
+"""The ways from a topic into files."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
@@ -212,6 +216,21 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
     "batch": (
         View(metric="read_s", title="A whole batch read, s"),
         View(metric="records_per_s", title="Records/s of a batch read", ratios=_VERSUS_TUNED),
+    ),
+    "landing": (
+        View(
+            metric="records_per_s",
+            title="Records/s from a topic into files, whole batches with their commits",
+            ratios=(
+                (LANDING_DELTA, APPEND),
+                (LANDING_ICEBERG, APPEND),
+                (LANDING_DELTA, APPEND_TUNED),
+                (LANDING_ICEBERG, APPEND_TUNED),
+            ),
+        ),
+        View(metric="jvm_cpu_s", title="CPU seconds of Spark's JVM per million records"),
+        View(metric="python_cpu_s", title="CPU seconds of Python workers per million records"),
+        View(metric="worker_rss_mb", title="Largest Python worker, MB"),
     ),
     "where": (
         View(

@@ -118,7 +118,7 @@ class DeltaLanding(Landing):
         checkpoint: str | None = None,
     ) -> None:
         super().__init__(uri, patience_s=patience_s, checkpoint=checkpoint)
-        self._uri = uri
+        self._uri = uri if "://" in uri else str(Path(uri).absolute())  # executors have another working directory
         self._options = dict(storage_options or {})
         self._day_column = day_column
         self._partition_by = tuple(partition_by)

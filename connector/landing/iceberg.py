@@ -244,6 +244,8 @@ class IcebergLanding(Landing):
     def _place(self) -> Place:
         from pyspark_kafka_group.landing.iceberg_files import place_of
 
+        if self._newest is None:
+            self._look()
         assert self._newest is not None
         return place_of(self._newest.location(), self._of_files())
 
@@ -262,9 +264,12 @@ class IcebergLanding(Landing):
 
         from pyspark_kafka_group.landing.files import local_folder, sync
 
+        assert self._newest is not None
+        if local_folder(self._newest.location()) is None:
+            return
         table = self._open().load_table(self._table)
         snapshot = table.current_snapshot()
-        if local_folder(table.location()) is None or snapshot is None:
+        if snapshot is None:
             return
         new = [m.manifest_path for m in snapshot.manifests(table.io) if (m.sequence_number or 0) > look.version]
         for path in (table.metadata_location, snapshot.manifest_list, *new):

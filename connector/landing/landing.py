@@ -213,7 +213,10 @@ class Landing(ABC):
         try:
             kept, orphans = self._land(this, run_again)
         except BaseException:
-            self._remove(written - this.unknown)
+            try:
+                self._remove(written - this.unknown)
+            except Exception as e:  # Deliberate: the user must see the first error
+                _log.warning("%s: files that no commit has were not removed: %s", self._name, e)
             raise
         records = sum(file.rows for file in kept)
         orphans += self._remove(written - this.unknown - {file.path for file in kept})
