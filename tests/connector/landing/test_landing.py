@@ -90,6 +90,16 @@ def test_a_paused_driver_wakes_up_before_its_commit(at: Place) -> None:
     assert judge(at) == once({ZERO: (0, 60)})
 
 
+def test_files_that_a_clean_up_has_removed_are_written_again(at: Place) -> None:
+    """A commit of files that are gone would succeed, and nobody could read the table."""
+    one = Application(at)
+    batch = one.ready({ZERO: (0, 60)}, tasks=2)
+    Path(files_of(at)[0]).unlink()
+    assert one.commit(batch).records == 60
+    assert batch.collected == 2
+    assert judge(at) == once({ZERO: (0, 60)})
+
+
 def test_a_commit_whose_answer_is_lost_is_not_repeated(at: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     real = at.look.commit
 
