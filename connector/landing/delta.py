@@ -303,6 +303,12 @@ class DeltaState(TableState):
         self._set({TOPIC_PROPERTY + topic: "", LANDING_PROPERTY + topic: str(self.landed.get(topic, 1) + 1)})
 
     def _set(self, properties: dict[str, str]) -> None:
+        # Regression: with a property, deltalake 1.6.6 adds the feature variantType to a table that has features, and
+        # then older readers refuse the table.
+        protocol = self.table.protocol()
+        features = sorted(protocol.writer_features or ())
+        if protocol.min_writer_version >= 7 and "variantType" not in features:
+            raise errors.property_needed(self.table.table_uri, features, properties)
         self.table.alter.set_table_properties(properties, raise_if_not_exists=False)
 
     def _application(self, tp: TopicPartition) -> str:

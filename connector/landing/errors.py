@@ -63,6 +63,16 @@ def unsupported(table: str, features: Iterable[str]) -> UnsupportedTableError:
     )
 
 
+def property_needed(uri: str, features: Iterable[str], properties: Mapping[str, str]) -> UnsupportedTableError:
+    """Return the error for a Delta table to which deltalake would add a feature with a property."""
+    pairs = ", ".join(f"'{name}' = '{value}'" for name, value in sorted(properties.items()))
+    return UnsupportedTableError(
+        f"DeltaLanding: {uri} has the features {', '.join(features)}. The package deltalake cannot set a property of "
+        f"such a table without adding the feature variantType, so nothing was committed. Run this once in Spark, and "
+        f"start the query again: ALTER TABLE delta.`{uri}` SET TBLPROPERTIES ({pairs})"
+    )
+
+
 def other_columns(table: str, problems: Iterable[str]) -> UnsupportedTableError:
     """Return the error for columns of the source that the table does not have like this."""
     return UnsupportedTableError(

@@ -145,10 +145,17 @@ def test_tables_that_would_be_written_wrongly_are_refused(
         Application(at)
 
 
-def test_features_that_are_not_known_are_refused(at: Delta) -> None:
-    Application(at)
+def test_features_of_a_table(at: Delta) -> None:
+    """Regression: deltalake 1.6.6 adds the feature variantType with a property, and older readers refuse the table."""
+    Application(at).land({ZERO: (0, 5)})  # sets the properties of this topic
     at.table().alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
-    assert Application(at).land({ZERO: (0, 5)}).records == 5
+    assert Application(at).land({ZERO: (0, 9)}).records == 4
+    returns = ZERO._replace(topic="returns")
+    with pytest.raises(
+        UnsupportedTableError, match=r"SET TBLPROPERTIES \('kafka-group\.landing\.returns' = '1', 'kafka-g"
+    ):
+        Application(at).land({returns: (0, 5)})
+    assert at.table().protocol().writer_features == ["deletionVectors"]
     at.table().alter.add_feature(TableFeatures.IcebergCompatV1, allow_protocol_versions_increase=True)
     with pytest.raises(UnsupportedTableError, match="the feature icebergCompatV1"):
         Application(at)

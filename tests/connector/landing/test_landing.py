@@ -238,7 +238,7 @@ def test_a_topic_that_was_created_again(at: Place) -> None:
     at.rename_topic()
     old = files_of(at)
     Application(at).ready({ZERO: (0, 9)})  # looks like an orphan, as the old files do
-    assert one.land({ZERO: (0, 30)}, topic_id="new").records == 30
+    assert Application(at).land({ZERO: (0, 30)}, topic_id="new").records == 30
     assert judge(at) == once({ZERO: (0, 30)}) + once({ZERO._replace(topic="orders-old"): (0, 20)})
     assert {*old} <= {*files_of(at)}
 
