@@ -108,7 +108,7 @@ def test_members_share_a_topic_join_and_leave(kafka: Kafka, topic: TopicFactory,
     more(50)
     assert stop(one)
     assert judge(table) == each_once(name, ends)
-    uncommitted = {path.name for path in table.rglob("topic=*/**/*.parquet")}
+    uncommitted = {path.name for path in table.rglob("topic-*/**/*.parquet")}
     if table.name == "delta":
         assert len(uncommitted) == len(DeltaTable(table).file_uris()), "no orphan is left"
 

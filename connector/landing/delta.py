@@ -175,7 +175,7 @@ class DeltaLanding(Landing):
         from pyspark_kafka_group.landing.files import Layout
 
         return Layout(
-            left_out=tuple(partition_columns),
+            partition_columns=tuple(partition_columns),
             day_column=self._day_column,
             by_day=self._day_column in partition_columns,
             file_bytes=self._file_bytes,

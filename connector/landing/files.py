@@ -38,8 +38,9 @@ class Layout:
 
     Attributes
     ----------
-    left_out : tuple of str
-        The columns that files do not have, because all rows of a file have one value.
+    partition_columns : tuple of str
+        The columns with one value in each file, which the commit also gets.  Deliberate: files have them, too.  Polars
+        reads them from there (`test_polars_reads_a_table_with_partitions`), and Delta's readers ignore them.
     day_column : str or None
         The column for the day of the record's timestamp, in UTC.
     by_day : bool
@@ -48,7 +49,7 @@ class Layout:
         A file that has reached this size ends.
     """
 
-    left_out: tuple[str, ...] = ()
+    partition_columns: tuple[str, ...] = ()
     day_column: str | None = None
     by_day: bool = False
     file_bytes: int = 256_000_000
@@ -56,7 +57,7 @@ class Layout:
     @classmethod
     def from_json(cls, layout: Mapping[str, Any]) -> Layout:
         """Return the layout of its fields as JSON."""
-        return cls(**{**layout, "left_out": tuple(layout["left_out"])})
+        return cls(**{**layout, "partition_columns": tuple(layout["partition_columns"])})
 
     def with_day(self, schema: pa.Schema) -> pa.Schema:
         """Return the columns of the table for the columns of the source."""
@@ -174,9 +175,10 @@ def sync(path: Path) -> None:
 def folder_of(tp: TopicPartition) -> str:
     """Return the folder of a topic-partition below the table.
 
-    Deliberate: no name begins with ``_`` or ``.``.  Such folders are hidden from the formats' clean-up.
+    Deliberate: no name begins with ``_`` or ``.``.  Such folders are hidden from the formats' clean-up.  Deliberate: no
+    ``=`` in it.  Polars takes such folders for partitions of the table (`test_polars_reads_a_table_with_partitions`).
     """
-    return f"topic={tp.topic}/partition={tp.partition}"
+    return f"topic-{tp.topic}/partition-{tp.partition}"
 
 
 def orphans(paths: Sequence[str], landed: OffsetSpan, committed: Collection[str]) -> list[str]:
@@ -293,8 +295,7 @@ class _RangeFiles:
         rows, self._held = pa.Table.from_batches(self._held), []
         for day, part in _parts(rows, self._layout):
             if day not in self._open:
-                names = [name for name in part.schema.names if name not in self._layout.left_out]
-                schema = self._columns or pa.schema([part.schema.field(name) for name in names])
+                schema = self._columns or part.schema
                 self._open[day] = _File(self._place, f"{self._name}-{uuid.uuid4().hex}.parquet", schema)
             self._open[day].write(part)
             if self._open[day].size >= self._layout.file_bytes:
@@ -315,7 +316,7 @@ class _RangeFiles:
         values = {"topic": self._tp.topic, "partition": str(self._tp.partition)}
         if self._layout.day_column is not None:
             values[self._layout.day_column] = day
-        self.files.append(self._open[day].close({name: values[name] for name in self._layout.left_out}))
+        self.files.append(self._open[day].close({name: values[name] for name in self._layout.partition_columns}))
         del self._open[day]
 
 

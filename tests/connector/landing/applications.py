@@ -246,7 +246,7 @@ def once(spans: Mapping[TopicPartition, tuple[int, int]]) -> Counter[tuple[str, 
 
 def files_of(at: Place) -> list[str]:
     """Return all Parquet files of a table's folder that landing has written, committed or not."""
-    return [str(path) for path in at.data.rglob("topic=*/**/*.parquet")]
+    return [str(path) for path in at.data.rglob("topic-*/**/*.parquet")]
 
 
 def before_the_next_commit(monkeypatch: pytest.MonkeyPatch, at: Place, act: Callable[[], object]) -> None:

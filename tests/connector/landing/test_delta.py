@@ -106,6 +106,14 @@ def test_statistics_let_readers_leave_out_files_and_no_rows(at: Delta) -> None:
     ]
 
 
+def test_polars_reads_a_table_with_partitions(at: Delta) -> None:
+    """Regression: it took the folders ``topic=orders/partition=0`` for partitions, and did not read the table."""
+    import polars as pl
+
+    Application(at, {"day_column": "day", "partition_by": ("day", "topic")}).land({ZERO: (0, 25)})
+    assert pl.scan_delta(str(at.data)).filter(pl.col("topic") == "orders").collect().height == 25
+
+
 def test_a_null_that_the_table_does_not_take(at: Delta) -> None:
     from deltalake import Field, Schema
 
