@@ -269,6 +269,11 @@ class Membership:
         self._worker.close()
 
     @property
+    def has_state(self) -> bool:
+        """Whether the group thread exists.  Before, a start asks the cluster."""
+        return self._group is not None
+
+    @property
     def state(self) -> State:
         """The newest state; never changed in place."""
         assert self._group is not None

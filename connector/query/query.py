@@ -289,7 +289,7 @@ class Query:
 
     def report(self) -> Json | None:
         """Return the report for the query's progress; None before the group was joined.  Any thread."""
-        if self._group is None or self._reporter is None:
+        if self._group is None or not self._group.has_state or self._reporter is None:
             return None
         looked_at = self._watch.looked_at
         return self._reporter.report(

@@ -104,7 +104,10 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
         LocalKafka(soak.brokers, proxied=soak.proxied, properties=properties) as kafka,
         contextlib.ExitStack() as stack,
     ):
-        kafka.create_topic(TOPIC, partitions=soak.partitions)
+        replicas = (
+            soak.brokers if soak.coordinator_away_s else 1
+        )  # or the producer would wait for the broker for minutes
+        kafka.create_topic(TOPIC, partitions=soak.partitions, replication_factor=replicas)
         # Replicated: Kafka 4.3 forgets the marker of a transaction for a partition without a leader (KAFKA-20734).
         kafka.create_topic(TRANSACTIONS, soak.transactional_partitions, replication_factor=soak.brokers)
         folder = soak.folder or Path(temporary)

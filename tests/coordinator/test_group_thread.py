@@ -465,7 +465,7 @@ def test_commit_is_sent_before_the_next_input_which_may_take_its_partitions(grou
         owned.append(A in one.thread.state.owned)
         send(*given)
 
-    one.commits.send = noted  # type: ignore[method-assign]
+    one.commits.send = noted  # type: ignore[method-assign,assignment]
 
     def finish_and_lose() -> None:
         one.thread.feed(Finish(batch.end))

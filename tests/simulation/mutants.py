@@ -300,13 +300,6 @@ MUTANTS = [
         "decided = note is not None and",
     ),
     Mutant(
-        "late commit of an older start is a reset",
-        start_position,
-        "_is_older_start",
-        "note.lineage < processed.lineage",
-        "False",
-    ),
-    Mutant(
         "reset that another query has taken up is ignored",
         start_position,
         "_went_back",

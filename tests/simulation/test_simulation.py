@@ -23,7 +23,6 @@ from pyspark_kafka_group.coordinator.handover import (
     inputs,
     outputs,
     ownership,
-    reading_back,
     starting,
     transitions,
 )
@@ -176,7 +175,7 @@ def test_random_schedules_feed_every_input_and_take_every_transition(monkeypatch
         fed[type(given)] += 1
         return step(state, given)
 
-    for module in (batches, ownership, reading_back, starting, states):
+    for module in (batches, ownership, starting, states):
         monkeypatch.setattr(module, "phase_after", noted_phase_after)
     monkeypatch.setattr(query, "step", noted_step)
     kinds = set(get_args(inputs.Input))

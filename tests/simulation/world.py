@@ -122,6 +122,7 @@ class World:
         self.table: dict[TopicPartition, tuple[str | None, int]] = {}
         self.added_late: set[TopicPartition] = set()
         self.anywhere: set[TopicPartition] = set()  # may start at any offset
+        self.shortest: dict[TopicPartition, int] = {}  # where a leader that lacked records has cut off the log
         self.lost_offsets: set[str] = set()  # topics
         self.again: dict[TopicPartition, dict[Record, int]] = {}  # must be processed more often than this
         self.landing_late = False
@@ -620,6 +621,7 @@ class World:
             return False  # after a restore, the epochs of new leaders would repeat known ones
         lost = min(log.high - log.start, 1 + arg % 3)
         log.truncate(log.high - lost)
+        self.shortest[tp] = min(self.shortest.get(tp, log.high), log.high)
         self.changed_topics.add(tp.topic)
         if tp in self.base or not self.config.latest:
             self.finished[tp] = min(self.finished.get(tp, 0), log.high)
@@ -954,7 +956,8 @@ class World:
             if not all(query.stage is Stage.ENDED and not query.crashed for query in runs):
                 continue  # among them streams, which may still have partitions
             targets = [query.target.get(tp, 0) for query in runs if query.target is not None]
-            for offset in range(max(self.base.get(tp, 0), log.start), min(targets, default=0)):
+            until = min(*targets, self.shortest.get(tp, log.end)) if targets else 0
+            for offset in range(max(self.base.get(tp, 0), log.start), until):
                 if not self.processed[tp].get(log.record(offset)):
                     raise Violation("run ended early", f"{tp}: {offset} was there, and no run has read it")
 

@@ -22,7 +22,7 @@ from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.control.client import ask_for_report, ask_to_stop
 from pyspark_kafka_group.coordinator.handover.inputs import Lose
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
-from pyspark_kafka_group.coordinator.membership import StoppingError
+from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, AuthenticationError, ConfigurationError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -475,6 +475,23 @@ def test_the_commit_of_our_own_last_batch_does_not_make_calls_short(
     begin = time.monotonic()
     assert not spark.poll()
     assert time.monotonic() - begin < PATIENCE_S / 2
+
+
+def test_there_is_no_report_while_the_query_asks_where_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: another thread that asked for the report then got an AssertionError."""
+    query = made(OPTIONS)
+    reports: list[object] = []
+
+    def start(group: Membership, *_args: object, **_options: object) -> None:
+        reports.append(query.report())
+        group._discard()
+        raise TryAgainError("no broker answers")
+
+    monkeypatch.setattr(Membership, "start", start)
+    with pytest.raises(TryAgainError):
+        query.latest_offset(INITIAL.to_json(), None)
+    assert reports == [None]
+    query.stop()
 
 
 def test_the_report_of_an_idle_query_is_not_made_anew(spark: Spark, produce: Produce) -> None:
