@@ -104,9 +104,8 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
         LocalKafka(soak.brokers, proxied=soak.proxied, properties=properties) as kafka,
         contextlib.ExitStack() as stack,
     ):
-        replicas = (
-            soak.brokers if soak.coordinator_away_s else 1
-        )  # or the producer would wait for the broker for minutes
+        # A single replica would be away with its coordinator, and the producer would give up.
+        replicas = soak.brokers if soak.coordinator_away_s else 1
         kafka.create_topic(TOPIC, partitions=soak.partitions, replication_factor=replicas)
         # Replicated: Kafka 4.3 forgets the marker of a transaction for a partition without a leader (KAFKA-20734).
         kafka.create_topic(TRANSACTIONS, soak.transactional_partitions, replication_factor=soak.brokers)
