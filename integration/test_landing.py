@@ -65,14 +65,20 @@ either_format = pytest.mark.parametrize("table", ["delta", "iceberg"], indirect=
 
 
 @pytest.fixture
-def start(spark: SparkSession, tmp_path: Path, table: Path, options: dict[str, str]) -> Iterator[Start]:
+def session(spark: SparkSession) -> SparkSession:
+    """Return a session of its own.  Landing registers the listener, and other tests need a session without one."""
+    return spark.newSession()
+
+
+@pytest.fixture
+def start(session: SparkSession, tmp_path: Path, table: Path, options: dict[str, str]) -> Iterator[Start]:
     """Yield a function that starts a landing: ``start(topic, name, trigger, **options)``."""
     started: list[StreamingQuery] = []
 
     def begin(topic: str, name: str = "query", *, trigger: dict[str, Any] | None = None, **more: Any) -> StreamingQuery:
         landing = more.pop("landing", None) or landing_in(table)
         given = {"subscribe": topic, "kafka.client.id": name, **options, **more}
-        writer = landing.stream(spark, given).option("checkpointLocation", str(tmp_path / f"{name}.checkpoint"))
+        writer = landing.stream(session, given).option("checkpointLocation", str(tmp_path / f"{name}.checkpoint"))
         started.append(writer.trigger(**(trigger or {"processingTime": "200 milliseconds"})).start())
         return started[-1]
 
@@ -148,9 +154,7 @@ def test_a_topic_that_was_created_again(kafka: Kafka, topic: TopicFactory, start
 
 
 @either_protocol
-def test_typed_values_and_a_condition(
-    kafka: Kafka, topic: TopicFactory, start: Start, table: Path, spark: SparkSession
-) -> None:
+def test_typed_values_and_a_condition(kafka: Kafka, topic: TopicFactory, start: Start, table: Path) -> None:
     name = topic(2)
     values = [b'{"id": %d, "item": {"name": "a"}, "tags": ["x"]}' % n for n in range(30)]
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -168,7 +172,7 @@ def test_typed_values_and_a_condition(
 
 
 def test_the_program_of_the_page(
-    kafka: Kafka, topic: TopicFactory, group: str, spark: SparkSession, table: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: Kafka, topic: TopicFactory, group: str, session: SparkSession, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 30, 1: 30})
@@ -182,6 +186,7 @@ def test_the_program_of_the_page(
     }.items():
         assert old in text
         text = text.replace(old, new)
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", session)  # what the program's getOrCreate() returns
     monkeypatch.setattr(pyspark_kafka_group, "run_until_signal", lambda query: query.processAllAvailable())
     names: dict[str, Any] = {}
     exec(text, names)
