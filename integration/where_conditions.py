@@ -40,8 +40,9 @@ _FLOATS = [0.0, 1.5, -2.25, float("nan"), float("inf"), 0.1, 3.0]
 _TEXTS = ["", "a", "ab", "abc", "a\nb", "a%b", "a_b", "12", " 12 ", "-7", "1.5", "abc\n", "ABC", "é€", "x" * 30, "nan"]
 _TEXTS += ["1e3", "0012", "\\", "a.c", "a-b", "0", "-0", "99999999999999999999", "3000000000", "127", "+5", "12\x0b"]
 _TEXTS += ["1d", "-NaN", "nan\x7f", "+Infinity", " é", "a\r\n", "a\u2028", "\u0085"]
-# None ends within a character: Spark's substring reads beyond such a text, and gives zero bytes.
-_BYTES = [text.encode() for text in _TEXTS] + [b"\xff", b"a\xffb", b"\x00"]
+CUT = b"\xe2\x82"
+"""The beginning of a character.  Spark's ``substring`` reads beyond such a text, and adds zero bytes: docs/where.md."""
+_BYTES = [text.encode() for text in _TEXTS] + [b"\xff", b"a\xffb", b"\x00", CUT]
 
 
 def rows(random: Random, count: int) -> list[dict[str, Any]]:

@@ -138,6 +138,7 @@ class Query:
         self.logged_before = 0
         self.planned_under: dict[tuple[int, TopicPartition], OwnershipEpoch] = {}
         self.target: dict[TopicPartition, Offset] | None = None  # of a run with availableNow
+        self.cut: dict[TopicPartition, int] = {}  # for the judge: where logs were cut off since the run began
         self.policy = world.policy
         self.was_new = True  # whether this process is the first
         self.gone: set[str] = set()  # topics that this process knows to be deleted
@@ -198,6 +199,7 @@ class Query:
         if self._has_failed():
             return True
         if self.runs:
+            self.cut = {}
             self.target = {tp: Offset(log.end) for tp, log in world.logs.items() if tp.topic in self.topics}
         self.warm = Warm.COLD if arg & WARMS_UP and self._takes_over() else Warm.YES
         self._judge_held()

@@ -142,6 +142,7 @@ class ShellQuery(Query):
             if self.runs:
                 self.spark.fix_target()
                 self.target = dict(self.planner._target) if isinstance(self.planner, AvailableNow) else {}
+                self.cut = {}
             if unfinished is not None:
                 end = unfinished.to_json()
                 self._call(lambda: self.spark.running_ranges(self._start().to_json(), end))

@@ -122,7 +122,6 @@ class World:
         self.table: dict[TopicPartition, tuple[str | None, int]] = {}
         self.added_late: set[TopicPartition] = set()
         self.anywhere: set[TopicPartition] = set()  # may start at any offset
-        self.shortest: dict[TopicPartition, int] = {}  # where a leader that lacked records has cut off the log
         self.lost_offsets: set[str] = set()  # topics
         self.again: dict[TopicPartition, dict[Record, int]] = {}  # must be processed more often than this
         self.landing_late = False
@@ -621,7 +620,8 @@ class World:
             return False  # after a restore, the epochs of new leaders would repeat known ones
         lost = min(log.high - log.start, 1 + arg % 3)
         log.truncate(log.high - lost)
-        self.shortest[tp] = min(self.shortest.get(tp, log.high), log.high)
+        for query in self.queries:
+            query.cut[tp] = min(query.cut.get(tp, log.high), log.high)
         self.changed_topics.add(tp.topic)
         if tp in self.base or not self.config.latest:
             self.finished[tp] = min(self.finished.get(tp, 0), log.high)
@@ -955,9 +955,8 @@ class World:
             runs = [query for query in self.queries if query.starts and tp.topic in query.topics]
             if not all(query.stage is Stage.ENDED and not query.crashed for query in runs):
                 continue  # among them streams, which may still have partitions
-            targets = [query.target.get(tp, 0) for query in runs if query.target is not None]
-            until = min(*targets, self.shortest.get(tp, log.end)) if targets else 0
-            for offset in range(max(self.base.get(tp, 0), log.start), until):
+            targets = [min(end.get(tp, 0), q.cut.get(tp, log.end)) for q in runs if (end := q.target) is not None]
+            for offset in range(max(self.base.get(tp, 0), log.start), min(targets, default=0)):
                 if not self.processed[tp].get(log.record(offset)):
                     raise Violation("run ended early", f"{tp}: {offset} was there, and no run has read it")
 
