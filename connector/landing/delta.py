@@ -4,7 +4,7 @@ Each topic-partition is an application of Delta's transactions: its version is t
 of its applications has committed since the look.  Delta does not compare versions; the look does.
 
 Facts, with deltalake 1.6.6: the retries of a commit check the applications again; ``max_commit_retries=0`` makes any
-other commit a conflict.  After a lost answer, deltalake tries again by itself, finds its own transaction, and raises a
+other commit a conflict.  After a lost answer, deltalake repeats the commit, finds its own transaction, and raises a
 conflict.  RESTORE keeps the transactions, so the history decides what a table has lost.
 """
 
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark_kafka_group.landing import errors
 from pyspark_kafka_group.landing.landing import Landing
 from pyspark_kafka_group.landing.state import Files, TableState
-from pyspark_kafka_group.offsets.errors import ConfigurationError, MissingDependencyError
+from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError, MissingDependencyError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores.lake_formats import LANDING_PROPERTY, TOPIC_PROPERTY, delta_note, note_in
 from pyspark_kafka_group.stores.lake_history import (
@@ -155,7 +155,9 @@ class DeltaLanding(Landing):
                     storage_options=self._options,
                 )
             look = self._look()
-        except OSError as e:
+        except KafkaGroupError:
+            raise
+        except Exception as e:  # Deliberate: of Rust, of an object store, of a file system
             raise errors.unreachable(self._name, e, 1) from e
         self._partition_by = look.partition_columns
         self._check_partitioning(self._partition_by)

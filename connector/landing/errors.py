@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterable, Mapping
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores.errors import LakeConflictError, OtherTopicError, RefusedRecordError, TableBehindError
 from pyspark_kafka_group.stores.lake_history import Lost
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class LandingError(KafkaGroupError):
@@ -40,7 +43,8 @@ def write_error(problem: OSError) -> LandingError:
 
 def unreachable(table: str, problem: BaseException, attempts: int) -> LandingError:
     """Return the error for a table that fails in each attempt of a batch."""
-    what = " ".join(str(problem).split()) or type(problem).__name__
+    # deltalake marks the causes of an error by red arrows, as for a terminal.
+    what = " ".join(_COLOURS.sub("", str(problem)).replace(" ↳", ":").split()) or type(problem).__name__
     return LandingError(
         f"{table} could not be read or committed in {attempts} attempts: {type(problem).__name__}: {what}. Check its "
         f"address, the credentials and the network. Then start the query again: the batch runs again, and lands once."

@@ -39,7 +39,7 @@ class Layout:
     Attributes
     ----------
     partition_columns : tuple of str
-        The columns with one value in each file, which the commit also gets.  Deliberate: files have them, too.  Polars
+        The columns with one value in each file, which the commit also gets.  Deliberate: files also have them.  Polars
         reads them from there (`test_polars_reads_a_table_with_partitions`), and Delta's readers ignore them.
     day_column : str or None
         The column for the day of the record's timestamp, in UTC.
@@ -83,7 +83,7 @@ class NewFile:
     entry : object
         What the format's commit needs of the file besides; None for Delta.
     times : tuple of int, or None
-        The lowest and the highest timestamp in microseconds; None if a record has none, or the column is not selected.
+        The lowest and the highest timestamp in microseconds; None if a record lacks it, or the column is not selected.
     """
 
     path: str
@@ -418,7 +418,7 @@ def trimmed(place: Place, file: NewFile, parts: Sequence[OffsetSpan]) -> NewFile
 
 
 def delta_stats(file: NewFile, tp: TopicPartition) -> str:
-    """Return the statistics of a file for Delta's log: those of the record's columns.
+    """Return the statistics of the record's columns in a file, for Delta's log.
 
     Deliberate: no others.  A wrong or a rounded bound hides rows.  Kafka's timestamps are whole milliseconds, as
     Delta's bounds are; others have no bounds.

@@ -318,7 +318,7 @@ class Landing(ABC):
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _attempt(self, batch: _Batch) -> tuple[list[NewFile], int]:
-        """TableState at the table, and commit what it lacks of a batch."""
+        """Look at the table, and commit what it lacks of a batch."""
         look = self._look()
         if problems := look.differences():
             raise errors.other_columns(self._name, problems)

@@ -111,7 +111,7 @@ class PartitionReport(NamedTuple):
 class SourceReport:
     """A ``kafka-group`` source in a progress.
 
-    A missing field of its report is None, and so is one of another form: nothing in a progress raises an error.
+    A field of its report is None if it is missing or has another form.  Nothing in a progress raises an error.
 
     Attributes
     ----------
@@ -190,8 +190,7 @@ def sources_of(
     for source, query, shown_report in shown_reports:
         report = shown_report
         if not _is_report(report):
-            # A repeated batch, Spark 4.0 or 4.1, or a second source that reads the batches of the first.  Only the
-            # last one is not worth a question.
+            # A repeated batch, or Spark 4.0 or 4.1.  By its id, only one source of a query can be asked.
             report = {} if query in named else {"control": query}
             named.add(query)
         report = newest(report)

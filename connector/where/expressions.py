@@ -11,6 +11,7 @@ fails for no record, as in Spark.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -31,7 +32,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(ABC):
     """One node of a condition.
 
     Attributes
@@ -57,9 +58,9 @@ class Expression:
         """The columns that it needs."""
         return frozenset[str]().union(*(child.names for child in self.children))
 
+    @abstractmethod
     def evaluate(self, columns: Columns, rows: int) -> Result:
         """Return the values for some rows."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ def recent(records: Iterable[LoggedRecord], topic_names: Mapping[str, str], *, n
 
 
 class _Members:
-    """What the records say about members: rebalances, assignors, clients by instance id, timeouts."""
+    """Collects rebalances, assignors, clients by instance id, and timeouts of members."""
 
     def __init__(self) -> None:
         self.rebalances = 0
@@ -148,7 +148,7 @@ class _Members:
 
 
 class _Commits:
-    """What the records say about commits: their expiry, and the longest intervals between two of one member."""
+    """Collects the expiry of commits, and the longest intervals between two commits of one member."""
 
     def __init__(self, members: LoggedMembers) -> None:
         self._members = members

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, TableFeatures
 from deltalake.exceptions import CommitFailedError
+from pyspark.sql.types import StructType
 
 from pyspark_kafka_group.landing import delta
-from pyspark_kafka_group.landing.delta import DeltaState
-from pyspark_kafka_group.landing.errors import UnsupportedTableError
+from pyspark_kafka_group.landing.delta import DeltaLanding, DeltaState
+from pyspark_kafka_group.landing.errors import LandingError, UnsupportedTableError
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.stores.errors import LakeConflictError, RefusedRecordError
 from tests.connector.landing.applications import (
@@ -176,6 +177,21 @@ def test_other_columns_are_an_error_at_the_start(at: Delta) -> None:
     DeltaTable.create(at.data, schema)
     with pytest.raises(UnsupportedTableError, match="no column key; value has another type"):
         Application(at)
+
+
+@pytest.mark.parametrize("place", ["no folder", "no server"])
+def test_a_place_that_cannot_be_reached_is_one_error_without_colours_and_secrets(place: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    uri, options = str(tmp_path / "file" / "table"), {}
+    if place == "no server":
+        uri, endpoint = "s3://lake/orders", "http://127.0.0.1:1"
+        options = {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "eu", "max_retries": "0"}
+        options |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "top-secret"}
+    schema = StructType().add("topic", "string").add("partition", "integer").add("offset", "long")
+    with pytest.raises(LandingError, match="could not be read or committed in 1 attempts") as found:
+        DeltaLanding(uri, storage_options=options)._prepare(schema)
+    assert "\x1b" not in str(found.value)
+    assert "top-secret" not in str(found.value)
 
 
 def test_the_log_gets_a_checkpoint(at: Delta, monkeypatch: pytest.MonkeyPatch) -> None:
