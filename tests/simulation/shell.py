@@ -384,6 +384,10 @@ class ShellQuery(Query):
         if not self.running:
             return
         if self.group is not None and self.group_routine is not None:
+            if self.group._thread.error is None:  # a call has failed, so Spark stops the source
+                self._enter()
+                self.group.begin_stop(0.0)
+                self.now += 2 * LONG_S
             self._drive_out()
         if self.violation is not None:
             raise self.violation
@@ -538,7 +542,7 @@ class ShellQuery(Query):
         except StoppingError:
             return self.crash()  # stopped, but not by Spark
         except NoPartitionsError:
-            return self._end_run()  # more members than partitions
+            return self._end_run(refused=True)  # more members than partitions
         except AssignmentTimeoutError:
             return self.crash()  # the group has not settled; Spark starts the run again
         except KafkaGroupError as problem:
@@ -556,8 +560,8 @@ class ShellQuery(Query):
         self.stage = Stage.PLANNED
         return True
 
-    def _end_run(self) -> bool:
-        self.stage = Stage.ENDED
+    def _end_run(self, *, refused: bool = False) -> bool:
+        self.stage, self.refused = Stage.ENDED, refused
         self.leave()
         return True
 

@@ -448,6 +448,8 @@ class World:
         everything = frozenset("abc"[: len(self.config.topics)])
         if not letters or everything.difference(letters, *others) or not self._die(query):
             return False
+        if query.log:  # it reads added topics from their beginning, unless another query begins them elsewhere
+            self.anywhere |= {tp for tp in self.logs if tp.topic in letters and tp.topic not in query.topics}
         query.topics = frozenset(letters)
         for _ in range(arg >> 3):
             self._rounds(3)
@@ -953,8 +955,8 @@ class World:
         """If all queries were runs that have ended normally, raise if records below all their targets are unread."""
         for tp, log in self.logs.items():
             runs = [query for query in self.queries if query.starts and tp.topic in query.topics]
-            if not all(query.stage is Stage.ENDED and not query.crashed for query in runs):
-                continue  # among them streams, which may still have partitions
+            if not all(query.stage is Stage.ENDED and not (query.crashed or query.refused) for query in runs):
+                continue  # among them streams, which may still have partitions, and runs that end with an error
             targets = [min(end.get(tp, 0), q.cut.get(tp, log.end)) for q in runs if (end := q.target) is not None]
             for offset in range(max(self.base.get(tp, 0), log.start), min(targets, default=0)):
                 if not self.processed[tp].get(log.record(offset)):
