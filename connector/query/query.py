@@ -351,6 +351,7 @@ class Query:
         while True:
             ranges = group.replay(end)
             if ranges is not None:
+                group.check()  # a query that is told to end may have left since, and then has given up this batch
                 return ranges
             if deadline.passed:
                 names = ", ".join(f"{tp} {r}" for tp, r in end.ranges().items())

@@ -375,6 +375,15 @@ KEPT = [
         "reshuffle 0 0, tick 1 0, expire 0 0, batch 0 0",
         "-> FetchOffsets(partitions=(('a', 0),))",
     ),
+    # Regression: the real query returned the ranges of a batch that it had given up as it left.
+    Kept(
+        "replay_is_decided_as_the_query_leaves",
+        Config(
+            protocol="classic", topics=(1, 1), queries=("ab",), records=1, known=True, on_rewind="group", asks=True
+        )._replace(transactions=False, slow=("info", "poll", "plan")),
+        "start 0 0, tick_all 0 0, batch 0 0, restart 0 12, tick_all 0 0, exit 0 9, batch 0 0",
+        "Restored(start=BatchOffset(query_id='q0.1'",
+    ),
     # The evicted member takes the commit of the new owner for a reset.  Regression: no event named its batch.
     *(
         Kept(

@@ -601,12 +601,18 @@ class World:
 
     def _begin_anew(self, tp: TopicPartition, *, known: bool) -> None:
         """Note where a new log starts for the group: at its beginning, if the queries can know that it is new."""
+        self._cut(tp, 0)
         if known or (tp in self.base and not self.config.latest):
             self.base[tp] = self.finished[tp] = 0
         elif self.config.latest:
             self.base.pop(tp, None)
             self.finished.pop(tp, None)
             self.anywhere.add(tp)
+
+    def _cut(self, tp: TopicPartition, until: int) -> None:
+        """Note that a log has lost its records from ``until`` on.  Records that follow are others."""
+        for query in self.queries:
+            query.cut[tp] = min(query.cut.get(tp, until), until)
 
     def _new_partition(self, topic: str) -> TopicPartition:
         tp = TopicPartition(topic, sum(1 for other in self.partitions if other.topic == topic))
@@ -622,8 +628,7 @@ class World:
             return False  # after a restore, the epochs of new leaders would repeat known ones
         lost = min(log.high - log.start, 1 + arg % 3)
         log.truncate(log.high - lost)
-        for query in self.queries:
-            query.cut[tp] = min(query.cut.get(tp, log.high), log.high)
+        self._cut(tp, log.high)
         self.changed_topics.add(tp.topic)
         if tp in self.base or not self.config.latest:
             self.finished[tp] = min(self.finished.get(tp, 0), log.high)
@@ -652,6 +657,7 @@ class World:
         if self._hides_a_restore(tp, log):
             return False
         log.restore()
+        self._cut(tp, log.high)
         self.changed_topics.add(tp.topic)
         if tp in self.base or not self.config.latest:
             self.finished[tp] = min(self.finished.get(tp, 0), log.high)
