@@ -29,6 +29,11 @@ class Foreigner:
     def is_member(self) -> bool:
         return self._world.group.knows(self._client)
 
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """The partitions that the group has assigned to it, or will when others have released them."""
+        return frozenset(self._client.owned | (self._world.group.target_of(self._client.member) or set()))
+
     def act(self, arg: int) -> bool:
         """Join if it has left.  Otherwise poll, process and commit, and then leave if ``arg & 8``."""
         if not self.is_member:

@@ -135,7 +135,7 @@ class Query:
         self.running = False
         self.starts = 0
         self.crashed = False
-        self.refused = False  # whether its run has ended with NoPartitionsError
+        self.left_to_foreigner: frozenset[TopicPartition] = frozenset()  # for the judge: when its run ended
         self.logged_before = 0
         self.planned_under: dict[tuple[int, TopicPartition], OwnershipEpoch] = {}
         self.target: dict[TopicPartition, Offset] | None = None  # of a run with availableNow
@@ -919,7 +919,7 @@ class Query:
             return True
         finished |= self.state is not before
         if self.target is not None and not self.log and not self.state.owned:
-            return self._end_run(refused=True)  # more members than partitions
+            return self._end_run()  # more members than partitions: the run ends with an error
         if not self.draft and self.log:
             if self.target is None or not self.state.may_plan or arg & 8:
                 return finished  # nothing to read, or the query does not know yet
@@ -986,10 +986,10 @@ class Query:
             and is_stable(group.shown(), self.client.member, self.state.owned.keys(), there)
         )
 
-    def _end_run(self, *, refused: bool = False) -> bool:
+    def _end_run(self) -> bool:
         if self.state.uncommitted:
             return False
-        self.stage, self.refused = Stage.ENDED, refused
+        self.stage, self.left_to_foreigner = Stage.ENDED, self.world.foreigner.partitions
         self.leave()
         return True
 

@@ -542,7 +542,7 @@ class ShellQuery(Query):
         except StoppingError:
             return self.crash()  # stopped, but not by Spark
         except NoPartitionsError:
-            return self._end_run(refused=True)  # more members than partitions
+            return self._end_run()  # more members than partitions
         except AssignmentTimeoutError:
             return self.crash()  # the group has not settled; Spark starts the run again
         except KafkaGroupError as problem:
@@ -560,8 +560,8 @@ class ShellQuery(Query):
         self.stage = Stage.PLANNED
         return True
 
-    def _end_run(self, *, refused: bool = False) -> bool:
-        self.stage, self.refused = Stage.ENDED, refused
+    def _end_run(self) -> bool:
+        self.stage, self.left_to_foreigner = Stage.ENDED, self.world.foreigner.partitions
         self.leave()
         return True
 

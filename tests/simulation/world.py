@@ -961,8 +961,10 @@ class World:
         """If all queries were runs that have ended normally, raise if records below all their targets are unread."""
         for tp, log in self.logs.items():
             runs = [query for query in self.queries if query.starts and tp.topic in query.topics]
-            if not all(query.stage is Stage.ENDED and not (query.crashed or query.refused) for query in runs):
-                continue  # among them streams, which may still have partitions, and runs that end with an error
+            if not all(query.stage is Stage.ENDED and not query.crashed for query in runs):
+                continue  # among them streams, which may still have partitions
+            if any(tp in query.left_to_foreigner for query in runs):
+                continue  # the other program may have left without reading it
             targets = [min(end.get(tp, 0), q.cut.get(tp, log.end)) for q in runs if (end := q.target) is not None]
             for offset in range(max(self.base.get(tp, 0), log.start), min(targets, default=0)):
                 if not self.processed[tp].get(log.record(offset)):
