@@ -6,8 +6,8 @@ from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.cluster.request_errors import RequestErrors
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.cluster_connections import ClusterConnections
-from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.security import Security
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata
 from pyspark_kafka_group.wire.types import Address
 

@@ -14,7 +14,6 @@ from pyspark_kafka_group.cluster.request_errors import CommitUnclearError
 from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.describe_requests import (
     CONSUMER_GROUP_HEARTBEAT,
@@ -32,6 +31,7 @@ from pyspark_kafka_group.wire.group_requests import (
     OffsetToCommit,
 )
 from pyspark_kafka_group.wire.requests import Request
+from pyspark_kafka_group.wire.security import Security
 from pyspark_kafka_group.wire.types import Address, ProtocolError, RefusedCredentialsError, UnsupportedVersionError
 
 T = TypeVar("T")

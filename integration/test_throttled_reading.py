@@ -21,8 +21,8 @@ from pyspark_kafka_group.reading.task_reader import read_ranges
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
-from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.name_lookup import addresses
+from pyspark_kafka_group.wire.security import Security
 from tests.connector.reading.clients import need_native_library
 
 PATIENCE_S = 60.0

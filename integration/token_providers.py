@@ -12,7 +12,7 @@ from functools import cache
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from pyspark_kafka_group.wire import cloud_tokens
+from pyspark_kafka_group.wire.login import cloud_tokens
 
 _last = ""
 

@@ -1,4 +1,4 @@
-"""Kafka's protocol over sockets: requests and answers, connections, encryption and authentication.
+"""Kafka's protocol over sockets: requests, answers and connections.
 
 No Arrow schema, no Spark, no group logic.  Other rooms decide about the meaning of answers.
 """

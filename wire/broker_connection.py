@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from pyspark_kafka_group.wire import messages as protocol
-from pyspark_kafka_group.wire.connection_security import Login, Security
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.name_lookup import Endpoint, endpoints
 from pyspark_kafka_group.wire.requests import OfferedVersions, Request
+from pyspark_kafka_group.wire.security import Login, Security
 from pyspark_kafka_group.wire.types import Address, LargeResponseError, ProtocolError
 
 T = TypeVar("T")

@@ -24,8 +24,9 @@ from pyspark_kafka_group.cluster.properties.permissions import check_properties 
 from pyspark_kafka_group.cluster.properties.redaction import keep_secret, redact
 from pyspark_kafka_group.cluster.properties.secret_references import resolved
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, OptionError
-from pyspark_kafka_group.wire.connection_security import Security, security_of
+from pyspark_kafka_group.wire.login.properties import security_of
 from pyspark_kafka_group.wire.name_lookup import addresses, server_list
+from pyspark_kafka_group.wire.security import Security
 from pyspark_kafka_group.wire.types import Address, PropertyError
 
 Properties = Mapping[str, str]

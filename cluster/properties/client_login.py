@@ -14,7 +14,7 @@ from typing import Any
 from pyspark_kafka_group.cluster.properties.redaction import redact
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, Tokens, failure, tokens_of
+from pyspark_kafka_group.wire.login.token_cache import PROVIDER, PROVIDER_CONFIG, Tokens, failure, tokens_of
 from pyspark_kafka_group.wire.types import PropertyError, StoppedLoginError
 
 _PATIENCE_S = 30.0
@@ -48,7 +48,7 @@ def _tokens_for(config: Mapping[str, Any]) -> Tokens | None:
     if PROVIDER not in config:
         return None
     # Deliberate: not at the top.  Only logins with tokens need it.
-    from pyspark_kafka_group.wire.token_providers import token_provider
+    from pyspark_kafka_group.wire.login.token_providers import token_provider
 
     try:
         found = tokens_of(token_provider(config))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.wire import token_cache
+from pyspark_kafka_group.wire.login import token_cache
 from pyspark_kafka_group.wire.types import PropertyError
 
 PROVIDER = token_cache.PROVIDER
@@ -54,7 +54,7 @@ def with_provider(properties: Mapping[str, str]) -> dict[str, str]:
     if PROVIDER not in found:
         return found
     # Deliberate: not at the top, here and below.  Few queries need it.
-    from pyspark_kafka_group.wire.token_providers import check_name
+    from pyspark_kafka_group.wire.login.token_providers import check_name
 
     try:
         check_name(found[PROVIDER].strip())

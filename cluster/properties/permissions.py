@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.wire.token_cache import PROVIDER
+from pyspark_kafka_group.wire.login.token_cache import PROVIDER
 
 VARIABLE = "KAFKA_GROUP_ALLOW"
 """The variable: entries such as ``file:/etc/kafka``, separated by commas.  See docs/permissions.md."""
@@ -174,7 +174,7 @@ def check_properties(config: Mapping[str, str]) -> None:
 
 def _goes_home(provider: str, config: Mapping[str, str]) -> bool:
     """Return whether a provider of this package sends its tokens, encrypted, to brokers of its own cloud."""
-    from pyspark_kafka_group.wire.cloud_tokens import are_brokers_of
+    from pyspark_kafka_group.wire.login.cloud_tokens import are_brokers_of
 
     # Deliberate: nobody but the cloud has a certificate for such names.  Elsewhere, the broker gets a token of the
     # identity of this machine.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pyspark_kafka_group.wire.token_cache import recent_tokens
+from pyspark_kafka_group.wire.login.token_cache import recent_tokens
 
 _SECRET = re.compile(
     r"pass(word|phrase)|secret|token|\.pem$|keystore\.key$|jaas|oauthbearer\.config|user\.info", re.IGNORECASE

@@ -15,7 +15,7 @@ from pyspark_kafka_group.cluster.properties.client_config import client_properti
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind
 from pyspark_kafka_group.reading.fetcher import FetchSettings
 from pyspark_kafka_group.reading.leader_search import Rack, SearchTimings
-from pyspark_kafka_group.wire.connection_security import Security
+from pyspark_kafka_group.wire.security import Security
 from pyspark_kafka_group.wire.types import Address, is_false
 
 _SHORT_WAIT_MS = 20

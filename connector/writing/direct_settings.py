@@ -18,7 +18,7 @@ from pyspark_kafka_group.cluster.properties.kafka_properties import (
     own_connections,
 )
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.wire.connection_security import Security
+from pyspark_kafka_group.wire.security import Security
 from pyspark_kafka_group.wire.types import Address
 from pyspark_kafka_group.writing.compression import Compression
 

@@ -22,7 +22,7 @@ from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartitio
 from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.wire import deadline
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.token_cache import PROVIDER
+from pyspark_kafka_group.wire.login.token_cache import PROVIDER
 
 OFFSETS = {TopicPartition("t", 0): (Offset(5), LeaderEpoch(3), "note")}
 

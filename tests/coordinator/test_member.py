@@ -17,7 +17,7 @@ from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, MemberFencedError, NotUpgradedError
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.wire import deadline
-from pyspark_kafka_group.wire.token_cache import PROVIDER
+from pyspark_kafka_group.wire.login.token_cache import PROVIDER
 
 
 class StubConsumer:

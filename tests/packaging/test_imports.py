@@ -107,7 +107,13 @@ REPORT = """
 print(*(name.removeprefix("pyspark_kafka_group.") for name in sys.modules if name.startswith("pyspark_kafka_group.")))
 """
 
-LOGINS = ("wire.kerberos", "wire.oauth", "wire.tls", "wire.token_providers", "cluster.properties.jaas")
+LOGINS = (
+    "wire.login.kerberos",
+    "wire.login.oauth",
+    "wire.login.tls",
+    "wire.login.token_providers",
+    "cluster.properties.jaas",
+)
 OTHER_READS = ("batch_reader", "options.batch_settings", "views.schemas", "formats.planning", "formats.batches")
 SINK = ("writers", "wire.offset_transactions", "wire.transaction_ends")
 

@@ -16,7 +16,7 @@ MOST = {
     "places that find a leader": 4,
     'hand-written loops "ask again"': 12,
     "callables handed to the parts of the group thread": 10,
-    "modules with one importer": 87,
+    "modules with one importer": 88,
     "class names used twice": 0,
     "functions over 60 lines": 3,
     "files over 500 lines": 3,

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 import trustme
 
 from pyspark_kafka_group.wire import messages as protocol
-from pyspark_kafka_group.wire.connection_security import Security, security_of
+from pyspark_kafka_group.wire.login.properties import security_of
+from pyspark_kafka_group.wire.security import Security
 from tests.wire.fake_broker import SILENCE, Asked, FakeBroker
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from pyspark_kafka_group.wire import messages
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection, with_input
-from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribedGroup, DescribeGroups
 from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator, OffsetFetch
+from pyspark_kafka_group.wire.security import Security
 from pyspark_kafka_group.wire.types import Address, LargeResponseError, ProtocolError, UnsupportedVersionError
 from tests.wire import answers
 from tests.wire.fake_broker import HANG_UP, SILENCE, FakeBroker

@@ -10,9 +10,9 @@ import pytest
 
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.cluster_connections import ClusterConnections
-from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator
+from pyspark_kafka_group.wire.security import Security
 from pyspark_kafka_group.wire.types import Address, RefusedCredentialsError, UnsupportedVersionError
 from tests.wire import answers
 from tests.wire.fake_broker import HANG_UP, SILENCE, FakeBroker

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from pyspark_kafka_group.wire import messages
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
-from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.fields import Reader
 from pyspark_kafka_group.wire.leaders import find_leaders
 from pyspark_kafka_group.wire.name_lookup import addresses, server_list
+from pyspark_kafka_group.wire.security import Security
 from pyspark_kafka_group.wire.topic_requests import (
     LOG_END,
     ClusterMetadata,

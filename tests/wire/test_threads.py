@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.kerberos import _within
+from pyspark_kafka_group.wire.login.kerberos import _within
 from pyspark_kafka_group.wire.name_lookup import endpoints
 from pyspark_kafka_group.wire.types import Address
 

@@ -16,8 +16,8 @@ from pyspark_kafka_group.cluster.properties.client_login import (
     with_tokens,
 )
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
-from pyspark_kafka_group.wire import token_cache, token_providers
-from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG
+from pyspark_kafka_group.wire.login import token_cache, token_providers
+from pyspark_kafka_group.wire.login.token_cache import PROVIDER, PROVIDER_CONFIG
 
 GIVEN = {"client.id": "it", PROVIDER: "shop_tokens:token", PROVIDER_CONFIG: "of-the-vault"}
 HIDDEN = "Failed to acquire SASL OAUTHBEARER token: OAuth callback raised exception"

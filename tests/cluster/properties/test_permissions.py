@@ -27,7 +27,7 @@ from pyspark_kafka_group.options.batch_settings import parse_batch
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.options.table import OPTIONS
 from pyspark_kafka_group.source import KafkaGroupDataSource
-from pyspark_kafka_group.wire.token_cache import PROVIDER
+from pyspark_kafka_group.wire.login.token_cache import PROVIDER
 from pyspark_kafka_group.writing.options import WRITE_OPTIONS, parse_write_options
 
 Allow = Callable[..., None]

@@ -24,7 +24,8 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
-from pyspark_kafka_group.wire.connection_security import Security, security_of
+from pyspark_kafka_group.wire.login.properties import security_of
+from pyspark_kafka_group.wire.security import Security
 from pyspark_kafka_group.wire.types import Address, PropertyError, ProtocolError
 from tests.wire.login_broker import Broker, broker, secured
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from pyspark_kafka_group.wire import kerberos
-from pyspark_kafka_group.wire.connection_security import security_of
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.kerberos import KerberosLogin, kerberos_login
+from pyspark_kafka_group.wire.login import kerberos
+from pyspark_kafka_group.wire.login.kerberos import KerberosLogin, kerberos_login
+from pyspark_kafka_group.wire.login.properties import security_of
 from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, RefusedCredentialsError
 
 SASL = {"security.protocol": "SASL_PLAINTEXT"}

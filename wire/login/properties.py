@@ -6,62 +6,19 @@ An unsupported property is a `PropertyError`, which names it and the remedy.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.login.sasl import SCRAM_HASHES, plain, scram
 from pyspark_kafka_group.wire.name_lookup import addresses
-from pyspark_kafka_group.wire.sasl import SCRAM_HASHES, Conversation, plain, scram
-from pyspark_kafka_group.wire.types import Address, PropertyError
+from pyspark_kafka_group.wire.security import Login, Security
+from pyspark_kafka_group.wire.types import PropertyError
 
 if TYPE_CHECKING:
     import ssl
 
 _ALL_ADDRESSES, _CANONICAL = "use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"
 _FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """How to authenticate.
-
-    Attributes
-    ----------
-    mechanism : str
-        The name of the mechanism.
-    talk : callable
-        Begins a conversation with the broker on a host.  The deadline limits requests to other servers.  It contains
-        the password.
-    """
-
-    mechanism: str
-    talk: Callable[[str, Deadline], Conversation] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Security:
-    """How to open and secure a connection.
-
-    Attributes
-    ----------
-    protocol : str
-        ``plaintext``, ``ssl``, ``sasl_plaintext`` or ``sasl_ssl``.
-    tls : ssl.SSLContext or None
-        How to encrypt; None for no encryption.
-    login : Login or None
-        How to authenticate; None for no login.
-    family : socket.AddressFamily
-        The kind of addresses to connect to.
-    canonical : frozenset of Address
-        Servers whose names come from their addresses, for certificates and Kerberos.
-    """
-
-    protocol: str = "plaintext"
-    tls: ssl.SSLContext | None = None
-    login: Login | None = None
-    family: socket.AddressFamily = socket.AF_UNSPEC
-    canonical: frozenset[Address] = frozenset()
 
 
 def security_of(config: Mapping[str, str]) -> Security:
@@ -101,7 +58,7 @@ def security_of(config: Mapping[str, str]) -> Security:
 
 
 def _tls(config: Mapping[str, str]) -> ssl.SSLContext:
-    from pyspark_kafka_group.wire.tls import client_context
+    from pyspark_kafka_group.wire.login.tls import client_context
 
     return client_context(config)
 
@@ -110,11 +67,11 @@ def _login(config: Mapping[str, str]) -> Login:
     # The default is GSSAPI, as in librdkafka and Java's client.
     mechanism = config.get("sasl.mechanism") or "GSSAPI"
     if mechanism == "GSSAPI":
-        from pyspark_kafka_group.wire.kerberos import kerberos_login
+        from pyspark_kafka_group.wire.login.kerberos import kerberos_login
 
         return Login(mechanism, kerberos_login(config).talk)
     if mechanism == "OAUTHBEARER":
-        from pyspark_kafka_group.wire.oauth import oauth_login
+        from pyspark_kafka_group.wire.login.oauth import oauth_login
 
         return Login(mechanism, oauth_login(config))
     if mechanism != "PLAIN" and mechanism not in SCRAM_HASHES:

@@ -14,19 +14,26 @@ from urllib.error import HTTPError
 
 import pytest
 
-from pyspark_kafka_group.wire import token_cache, token_providers
-from pyspark_kafka_group.wire.connection_security import security_of
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, Tokens, failure, recent_tokens, tokens_of
-from pyspark_kafka_group.wire.token_providers import (
+from pyspark_kafka_group.wire.login import token_cache, token_providers
+from pyspark_kafka_group.wire.login.properties import security_of
+from pyspark_kafka_group.wire.login.token_cache import (
+    PROVIDER,
+    PROVIDER_CONFIG,
+    Tokens,
+    failure,
+    recent_tokens,
+    tokens_of,
+)
+from pyspark_kafka_group.wire.login.token_providers import (
     NoTokenError,
     TokenProvider,
     check_name,
     token_provider,
 )
 from pyspark_kafka_group.wire.types import PropertyError
+from tests.wire.login.test_oauth import connect, jwt
 from tests.wire.login_broker import broker
-from tests.wire.test_oauth import connect, jwt
 
 SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
 TOKEN = jwt(sub="etl")

@@ -1,6 +1,6 @@
 """Logins with SASL's mechanisms PLAIN (RFC 4616), SCRAM (RFC 5802, 7677) and OAUTHBEARER (RFC 7628).
 
-A conversation yields messages for the broker, receives its answers, and ends when the login has succeeded.
+Each returns a `Conversation`, which ends when the login has succeeded.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ import base64
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 
+from pyspark_kafka_group.wire.security import Conversation
 from pyspark_kafka_group.wire.types import ProtocolError, StoppedLoginError
-
-Conversation = Generator[bytes, bytes, None]
 
 _FEWEST_ITERATIONS = 4096
 """The minimum of RFC 7677, section 4, and of Java's client (``ScramMechanism``).  Kafka's tools never store fewer.  So

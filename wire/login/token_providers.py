@@ -15,11 +15,11 @@ from concurrent.futures import Future, wait
 from functools import lru_cache, partial
 from typing import Any
 
-from pyspark_kafka_group.wire import cloud_tokens, token_cache
 from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.login import cloud_tokens, token_cache
+from pyspark_kafka_group.wire.login.token_cache import PROVIDER, PROVIDER_CONFIG, SHARE, TIMEOUT_S, Token, recent_tokens
 from pyspark_kafka_group.wire.name_lookup import addresses
 from pyspark_kafka_group.wire.threads import start_daemon
-from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, SHARE, TIMEOUT_S, Token, recent_tokens
 from pyspark_kafka_group.wire.types import PropertyError, StoppedLoginError
 
 _FORMS = "msk:REGION, entra:HOST, google, databricks:CREDENTIAL, or my_package.my_module:function"

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.sasl import Conversation, oauthbearer
-from pyspark_kafka_group.wire.token_assertions import Assertion, assertion_of, read_file, unsecured_token
-from pyspark_kafka_group.wire.token_cache import PROVIDER, SHARE, TIMEOUT_S, Token, TokenSource, tokens_of
-from pyspark_kafka_group.wire.token_providers import token_provider
+from pyspark_kafka_group.wire.login.sasl import oauthbearer
+from pyspark_kafka_group.wire.login.token_assertions import Assertion, assertion_of, read_file, unsecured_token
+from pyspark_kafka_group.wire.login.token_cache import PROVIDER, SHARE, TIMEOUT_S, Token, TokenSource, tokens_of
+from pyspark_kafka_group.wire.login.token_providers import token_provider
+from pyspark_kafka_group.wire.security import Conversation
 from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, RefusedCredentialsError
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class TokenEndpoint:
             return None
         import ssl
 
-        from pyspark_kafka_group.wire.tls import load_authorities
+        from pyspark_kafka_group.wire.login.tls import load_authorities
 
         # Deliberate: not create_default_context, which since Python 3.13 refuses authorities that librdkafka accepts.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

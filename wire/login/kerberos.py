@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.sasl import Conversation
+from pyspark_kafka_group.wire.security import Conversation
 from pyspark_kafka_group.wire.threads import start_daemon
 from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, RefusedCredentialsError
 

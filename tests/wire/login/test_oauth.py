@@ -19,10 +19,10 @@ import pytest
 import trustme
 
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
-from pyspark_kafka_group.wire.connection_security import security_of
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.oauth import ClientSecret, TokenEndpoint
-from pyspark_kafka_group.wire.token_cache import Tokens
+from pyspark_kafka_group.wire.login.oauth import ClientSecret, TokenEndpoint
+from pyspark_kafka_group.wire.login.properties import security_of
+from pyspark_kafka_group.wire.login.token_cache import Tokens
 from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, RefusedCredentialsError
 from tests.wire.login_broker import Broker, broker, secured
 

@@ -17,10 +17,10 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 
-from pyspark_kafka_group.wire import token_providers
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.token_cache import PROVIDER, PROVIDER_CONFIG, Token
-from pyspark_kafka_group.wire.token_providers import NoTokenError, token_provider
+from pyspark_kafka_group.wire.login import token_providers
+from pyspark_kafka_group.wire.login.token_cache import PROVIDER, PROVIDER_CONFIG, Token
+from pyspark_kafka_group.wire.login.token_providers import NoTokenError, token_provider
 from pyspark_kafka_group.wire.types import PropertyError
 
 KEY, SECRET = "AKIDEXAMPLE", "of-the-key-itself"

@@ -1,0 +1,1 @@
+"""Encryption and authentication of connections: TLS, SASL, and tokens of OAuth and of clouds."""
