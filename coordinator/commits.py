@@ -1,4 +1,4 @@
-"""Commits: when to send each one, and how to send it without blocking the group thread.
+"""Commits: when to send each one, how to send it without blocking the group thread, and what its answer means.
 
 A commit that a command decides is sent after the answer to its caller.  Every commit is sent before the next input: it
 may take away the partitions.
@@ -22,12 +22,16 @@ from pyspark_kafka_group.cluster.committer import (
 from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.plain_committer import PlainCommitter
-from pyspark_kafka_group.coordinator.fixed_member import FixedMember
+from pyspark_kafka_group.coordinator.activity import Time
+from pyspark_kafka_group.coordinator.handover import inputs
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
-from pyspark_kafka_group.coordinator.member import Member
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
+from pyspark_kafka_group.coordinator.loop import Loop
+from pyspark_kafka_group.coordinator.rebalances import Rebalances
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.coordinator.start_requests import StartRequests
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.errors import KafkaGroupError, OffsetFormatError
+from pyspark_kafka_group.offsets.errors import ActiveGroupError, GroupError, KafkaGroupError, OffsetFormatError
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import TopicPartition
 
@@ -44,25 +48,69 @@ _LARGE_COMMIT = 1000
 _PAUSE_OF_PARTITION_S = 20e-6
 _LONGEST_PAUSE_S = 0.2
 
+# How long commits may fail with an unexpected error.  Retries cure few of them.
+_UNEXPECTED_S = 60.0
+
 Found = Mapping[TopicPartition, GroupOffset | None]
 """The group's committed offset of each partition; None for a partition without one."""
 
 
-class CommitSchedule:
-    """The commit to send, and the time of the next retry.  Belongs to the group thread.
+class Commits:
+    """The commits of one member.  All methods belong to the group thread, unless they say otherwise.
 
     Parameters
     ----------
+    settings : GroupSettings
+        The group and the options.
+    query_id : str
+        The id of the query, which names its transactions.
+    client_id : str
+        The prefix of each log line.
+    loop : Loop
+        The loop of the group thread.
+    rebalances : Rebalances
+        The member that commits, and the member id under which its partitions were assigned.
+    start_requests : StartRequests
+        Checks whether topics were deleted.
     clock : callable
         Returns the time in seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        *,
+        query_id: str,
+        client_id: str,
+        loop: Loop,
+        rebalances: Rebalances,
+        start_requests: StartRequests,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._client_id = client_id
+        self._loop = loop
+        self._rebalances = rebalances
+        self._start_requests = start_requests
         self._clock = clock
         self._held: Commit | None = None  # at most one is outstanding
         self._held_until = 0.0
+        self._sent_at = 0.0  # when the outstanding commit was sent
         self._retry_at: float | None = None
         self._retry_pause_s = _FIRST_RETRY_S
+        self._unexpected_until: float | None = None  # until when commits may fail with an unexpected error
+        self._has_member = not settings.partitions
+        # None with `assign` and no group: then only Spark's checkpoint has offsets.
+        self._committer: TransactionalCommitter | PlainCommitter | None = None
+        if self._has_member and settings.commit_mode is CommitMode.TRANSACTION:
+            self._committer = TransactionalCommitter(settings.properties, group_id=settings.group_id, query_id=query_id)
+        elif settings.commits:
+            cluster = connect(settings.properties, client_id=client_id)
+            self._committer = PlainCommitter(cluster, settings.properties, group_id=settings.group_id)
+        self._worker = DaemonExecutor("kafka-group-commits")
+        self._prepared: Future[object] | None = None
+
+    # ------------------------------------------------------------------------------------ when
 
     def hold(self, commit: Commit) -> None:
         """Take a commit to send."""
@@ -79,74 +127,30 @@ class CommitSchedule:
         """How long the commit is still held back, in seconds; 0 or less if none is."""
         return 0.0 if self._held is None else self._held_until - self._clock()
 
-    def take(self) -> Commit | None:
-        """Return the commit to send now; None if there is none, or it is held back."""
-        if self.held_for_s > 0:
-            return None
-        held, self._held = self._held, None
-        return held
+    def send_due(self) -> None:
+        """Send the commit that was decided, unless it is held back."""
+        commit = self._held
+        if commit is not None and self.held_for_s <= 0:
+            self._held = None
+            self._sent_at = self._clock()
+            self.send(commit)
 
     def retry_later(self) -> None:
         """Begin a pause.  Each is longer than the one before."""
         self._retry_at = self._clock() + self._retry_pause_s
         self._retry_pause_s = min(2 * self._retry_pause_s, _LAST_RETRY_S)
 
-    def succeeded(self) -> None:
-        """Note that a commit has succeeded, so that the next pause is short again."""
-        self._retry_pause_s = _FIRST_RETRY_S
-
     def until_retry_s(self, at_most_s: float) -> float:
         """Return the seconds until the pause ends, at most ``at_most_s``."""
         return at_most_s if self._retry_at is None else max(0.0, min(at_most_s, self._retry_at - self._clock()))
 
-    def take_retry(self) -> bool:
-        """Return True, once, if the pause is over."""
-        over = self._retry_at is not None and self._clock() >= self._retry_at
-        if over:
+    def retry_due(self) -> None:
+        """Decide the commit again that has failed, if the pause is over."""
+        if self._retry_at is not None and self._clock() >= self._retry_at:
             self._retry_at = None
-        return over
+            self._loop.feed(inputs.Retry())
 
-
-class Commits:
-    """The commits of one member, on their own thread.
-
-    Parameters
-    ----------
-    settings : GroupSettings
-        The group and the options.
-    query_id : str
-        The id of the query, which names its transactions.
-    client_id : str
-        The prefix of each log line.
-    answered : callable
-        Takes None for a commit that succeeded, else the problem.  Called on any thread.
-    found : callable
-        Takes the group's offsets; None if :meth:`read_back` has failed; the error if a newer version of this project
-        has written one of their notes.  Called on any thread.
-    """
-
-    def __init__(
-        self,
-        settings: GroupSettings,
-        *,
-        query_id: str,
-        client_id: str,
-        answered: Callable[[Exception | None], None],
-        found: Callable[[Found | OffsetFormatError | None], None],
-    ) -> None:
-        self._client_id = client_id
-        self._answered = answered
-        self._found = found
-        self._has_member = not settings.partitions
-        # None with `assign` and no group: then only Spark's checkpoint has offsets.
-        self._committer: TransactionalCommitter | PlainCommitter | None = None
-        if self._has_member and settings.commit_mode is CommitMode.TRANSACTION:
-            self._committer = TransactionalCommitter(settings.properties, group_id=settings.group_id, query_id=query_id)
-        elif settings.commits:
-            cluster = connect(settings.properties, client_id=client_id)
-            self._committer = PlainCommitter(cluster, settings.properties, group_id=settings.group_id)
-        self._worker = DaemonExecutor("kafka-group-commits")
-        self._prepared: Future[object] | None = None
+    # ------------------------------------------------------------------------------------ how
 
     def prepare(self) -> None:
         """Begin to prepare the client, so that the first commit does not wait for it."""
@@ -158,43 +162,29 @@ class Commits:
         if self._prepared is not None:
             wait([self._prepared], TRANSACTION_TIMEOUT_S)  # by then the broker has ended it
 
-    def send(
-        self,
-        command: Commit,
-        member: Member | FixedMember,
-        member_id: str,
-    ) -> None:
-        """Send a commit under the current generation.  On the group thread.
+    def send(self, commit: Commit) -> None:
+        """Send a commit under the current generation.
 
-        The member owns the partitions under the epoch of the command: this thread decided the command a moment ago,
-        and it checks the member's identity after each poll.
-
-        Parameters
-        ----------
-        command : Commit
-            The offsets to commit.
-        member : Member or FixedMember
-            The member that commits.
-        member_id : str
-            The member id under which the partitions were assigned.
+        The member owns the partitions under the epoch of the commit: this thread decided the commit a moment ago, and
+        it checks the member's identity after each poll.
         """
         offsets: OffsetsToCommit = {
-            tp: (offset, leader_epoch, note.encode()) for tp, (_, offset, leader_epoch, note) in command.entries.items()
+            tp: (offset, leader_epoch, note.encode()) for tp, (_, offset, leader_epoch, note) in commit.entries.items()
         }
-        pinned = member.group_metadata()
+        member_id, pinned = self._rebalances.member_id, self._rebalances.member.group_metadata()
         if self._has_member and (not member_id or f"\0{member_id}\0".encode() not in pinned):
             # A broker does not fence the commit of a member without an id (seen with 4.3.1, classic protocol).
-            self._answered(CommitRefusedError("UNKNOWN_MEMBER_ID", "the member has lost its place in the group"))
+            self.answered(CommitRefusedError("UNKNOWN_MEMBER_ID", "the member has lost its place in the group"))
             return
         committer = self._committer
         if committer is None:
-            self._answered(None)
+            self.answered(None)
             return
-        self._worker.post(lambda: self._answered(self._problem_of(lambda: committer.commit(offsets, pinned))))
+        self._worker.post(lambda: self.answered(self._problem_of(lambda: committer.commit(offsets, pinned))))
 
     def read_back(self, partitions: Collection[TopicPartition]) -> None:
-        """Begin to read the group's offsets; ``found`` gets them after the answers to earlier commits."""
-        self._worker.post(lambda: self._found(self._read(partitions)))
+        """Begin to read the group's offsets.  Their answer comes after the answers to earlier commits."""
+        self._worker.post(lambda: self.found(self._read(partitions)))
 
     def serve(self) -> None:
         """Empty the queues of an idle client."""
@@ -229,6 +219,77 @@ class Commits:
         except Exception:
             _log.exception("%s: the group's offsets could not be read back", self._client_id)
         return None
+
+    # ------------------------------------------------------------------------------------ what the answer means
+
+    def answered(self, problem: Exception | None) -> None:
+        """Take the answer to a commit: None if it has succeeded, else the problem.  Any thread."""
+        self._loop.post(lambda: self._hear(problem))
+
+    def found(self, found: Found | OffsetFormatError | None) -> None:
+        """Take the group's offsets, or None if they are not known.  Any thread.
+
+        The error says that a newer version of this project has written one of their notes.
+        """
+        self._loop.post(lambda: self._take(found))
+
+    def _take(self, found: Found | OffsetFormatError | None) -> None:
+        if isinstance(found, OffsetFormatError):
+            self._loop.fail(found)
+        else:
+            self._loop.feed(inputs.OffsetsReadBack(found))
+
+    def _hear(self, problem: Exception | None) -> None:
+        self._loop.emit.activity.add(Time.COMMITTING, self._clock() - self._sent_at)
+        if problem is None:
+            self._retry_pause_s = _FIRST_RETRY_S
+        # With `assign`, a commit that arrives late does no harm: the checkpoint decides, and nothing is read back.
+        unclear = isinstance(problem, CommitRefusedError) and problem.unclear and self._has_member
+        self._loop.feed(inputs.CommitAnswered(None if problem is None else str(problem), unclear))
+        if isinstance(problem, CommitRefusedError):
+            if problem.evicted and not self._has_member:
+                self._loop.fail(ActiveGroupError(self._settings.group_id))
+            elif problem.evicted:
+                # The group has thrown this member out while it drained.  librdkafka reports that after the callback
+                # has returned.  To wait for the deadline would only delay the next owners.
+                draining = (tp for tp, p in self._loop.state.owned.items() if p.phase is Phase.DRAINING)
+                self._loop.feed(inputs.Lose(tuple(draining)))
+            if problem.missing_topics:
+                self._leave_out(problem.missing_topics)
+        elif isinstance(problem, KafkaGroupError):
+            self._loop.fail(problem)
+        self._check_lasting(problem)
+
+    def _check_lasting(self, problem: Exception | None) -> None:
+        """End the query if commits have failed for long with an error that retries do not cure."""
+        if problem is None or not _lasts(problem):
+            self._unexpected_until = None
+        elif self._unexpected_until is None:
+            self._unexpected_until = self._clock() + _UNEXPECTED_S
+        elif self._clock() >= self._unexpected_until:
+            known = isinstance(problem, KafkaGroupError)
+            text = str(problem) if known else repr(problem)
+            remedy = "Try commitMode=plain" if known else "This is a bug, or confluent-kafka has changed"
+            self._loop.fail(
+                GroupError(
+                    f"Commits have failed for {_UNEXPECTED_S:g} s with an error that retries do not cure: {text}. "
+                    f"{remedy}. Batches that are not committed will be processed again."
+                )
+            )
+
+    def _leave_out(self, topics: frozenset[str]) -> None:
+        """Decide again where topics start that a broker did not know just now, or whether they were deleted."""
+        if self._settings.start.fail_on_data_loss:
+            self._start_requests.check_topics(topics)  # this ends the query, so it must be certain
+        else:
+            state = self._loop.state
+            mine = tuple(tp for tp in state.owned if tp.topic in topics - state.deleted)
+            self._loop.feed(inputs.LogChangeFound(mine, inputs.LogChange.DELETED))
+
+
+def _lasts(problem: Exception) -> bool:
+    """Return whether retries rarely cure the problem of a commit: it is unexpected, or the client is at fault."""
+    return problem.lasting if isinstance(problem, CommitRefusedError) else not isinstance(problem, KafkaGroupError)
 
 
 def _stored(found: Mapping[TopicPartition, CommittedOffset | None]) -> Found:

@@ -18,17 +18,14 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from pyspark_kafka_group.cluster.committer import CommitRefusedError
 from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
-from pyspark_kafka_group.coordinator.activity import Time
-from pyspark_kafka_group.coordinator.commits import Commits, CommitSchedule, Found
+from pyspark_kafka_group.coordinator.commits import Commits
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
@@ -37,12 +34,12 @@ from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.held_back import HeldBackWatch, Where
 from pyspark_kafka_group.coordinator.leaving import await_rebalance, give_back
-from pyspark_kafka_group.coordinator.mailbox import Mailbox
+from pyspark_kafka_group.coordinator.loop import Mailbox
 from pyspark_kafka_group.coordinator.rebalances import Rebalances
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.start_requests import StartRequests
 from pyspark_kafka_group.coordinator.topic_pattern import pattern_of
-from pyspark_kafka_group.offsets.errors import ActiveGroupError, GroupError, KafkaGroupError, OffsetFormatError
+from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 
@@ -76,9 +73,6 @@ _UNANSWERED = "the cluster has not answered yet where it starts"
 
 # How often to read back committed offsets that may have changed: as often as a member sends a heartbeat.
 _READ_BACK_PAUSE_S = 3.0
-
-# How long commits may fail with an unexpected error.  Retries cure few of them.
-_UNEXPECTED_S = 60.0
 
 # How long an outstanding commit may take when Spark has died.
 _ORPHAN_STOP_S = 5.0
@@ -130,7 +124,7 @@ class GroupThread:
     ) -> None:
         self._settings = settings
         self._client_id = client_id
-        self._emit = emit
+        self.emit = emit
         self._offsets = offsets
         self._worker = worker
         self.state = state  # written by the group thread only; read by all
@@ -141,10 +135,7 @@ class GroupThread:
         self.ended = threading.Event()  # set when the member has left, by the thread's last act
         self._absent: frozenset[str] = frozenset()  # those of `topics` that no longer match the pattern
         self._mailbox = Mailbox()
-        self._schedule = CommitSchedule()
-        self._sent_at = 0.0  # when the outstanding commit was sent
         self._unstored: outputs.StoreSkips | None = None
-        self._unexpected_by: Deadline | None = None  # until when commits may fail with an unexpected error
         self._stop_by: Deadline | None = None  # how long LEAVING may take
         self._serve_at = Deadline.after(_SERVE_PAUSE_S)
         self._read_back_at = Deadline.after(_READ_BACK_PAUSE_S)
@@ -182,8 +173,9 @@ class GroupThread:
             settings,
             query_id=query_id,
             client_id=client_id,
-            answered=lambda problem: self.post(lambda: self._commit_answered(problem)),
-            found=lambda found: self.post(lambda: self._take_offsets(found)),
+            loop=self,
+            rebalances=self._rebalances,
+            start_requests=self._start_requests,
         )
         self._commits.prepare()
         self.thread = threading.Thread(target=self._run, name="kafka-group", daemon=True)
@@ -214,7 +206,7 @@ class GroupThread:
 
         def run() -> T:
             result = command()
-            self._schedule.hold_back()
+            self._commits.hold_back()
             return result
 
         return self._mailbox.call(run)
@@ -254,24 +246,24 @@ class GroupThread:
 
         Deliberate: the commit that the input before has decided is sent first.  This input may take its partitions.
         """
-        self._send_due()
+        self._commits.send_due()
         self.state, said = step(self.state, given)
         for output in said:
             match output:
                 case events.Event():
-                    self._emit(output)
+                    self.emit(output)
                 case outputs.FetchPartitionInfo():
                     self._start_requests.fetch(output.epochs)
                 case outputs.Commit():
-                    self._schedule.hold(output)
+                    self._commits.hold(output)
                 case outputs.FetchOffsets():
                     self._commits.read_back(output.partitions)
                 case outputs.StoreSkips():
                     self._unstored = output
                 case outputs.ScheduleRetry():
-                    self._schedule.retry_later()
+                    self._commits.retry_later()
                 case outputs.Fail():
-                    self._fail(output.error)
+                    self.fail(output.error)
         self._notify()
 
     def plan(self, given: inputs.PlanBatch) -> None:
@@ -324,10 +316,10 @@ class GroupThread:
                 # Otherwise there is nothing to wait for, or the cluster itself is the problem.
                 await_rebalance(lambda: self._worker.submit(self._offsets.rebalancing), self._turn)
         except KafkaGroupError as problem:
-            self._fail(self._with_members(problem))
+            self.fail(self._with_members(problem))
         except Exception as problem:
             _log.exception("%s: the group thread has failed", self._client_id)
-            self._fail(GroupError(f"The group thread of {self._client_id} failed: {problem!r}. This is a bug."))
+            self.fail(GroupError(f"The group thread of {self._client_id} failed: {problem!r}. This is a bug."))
         finally:
             self._leave()
 
@@ -344,7 +336,7 @@ class GroupThread:
         self._empty_mailbox(wait_s)
         self._member.poll()
         self._rebalances.check_identity()
-        self._send_due()
+        self._commits.send_due()
         self._check_parent()
         if self._pattern is not None and (matching := self._pattern.matching()) is not None:
             self._follow(matching)
@@ -359,14 +351,13 @@ class GroupThread:
 
     def _empty_mailbox(self, wait_s: float) -> None:
         """Run the commands that have arrived.  Wait for the first one, but not past a retry that is due."""
-        self._send_due()
-        self._mailbox.run(self._schedule.until_retry_s(wait_s))
+        self._commits.send_due()
+        self._mailbox.run(self._commits.until_retry_s(wait_s))
         # Deliberate: not held longer than this.  The next poll may take away the partitions of this commit.
-        while (left_s := self._schedule.held_for_s) > 0:
+        while (left_s := self._commits.held_for_s) > 0:
             self._mailbox.run(left_s)
-        if self._schedule.take_retry():
-            self.feed(inputs.Retry())
-        self._send_due()
+        self._commits.retry_due()
+        self._commits.send_due()
 
     def _note_held_back(self) -> None:
         """Note which partitions this thread knows that cannot be planned, and why, if that is due."""
@@ -409,7 +400,7 @@ class GroupThread:
 
     def _joined(self) -> None:
         """Note the generation of the group's answer, and wake the threads that wait for it."""
-        self._emit.activity.generation = self._member.generation()
+        self.emit.activity.generation = self._member.generation()
         self._notify()
 
     def _notify(self) -> None:
@@ -417,7 +408,7 @@ class GroupThread:
         with self.changed:
             self.changed.notify_all()
 
-    def _fail(self, error: KafkaGroupError) -> None:
+    def fail(self, error: KafkaGroupError) -> None:
         """Remember why the query must end, and leave."""
         if self.error is None:
             self.error = error
@@ -437,7 +428,7 @@ class GroupThread:
         return type(problem)(problem.message.replace("its other members use", f"its other members ({who}) use"))
 
     def _fail_later(self, error: KafkaGroupError) -> None:
-        self.post(lambda: self._fail(error))
+        self.post(lambda: self.fail(error))
 
     def _leave(self) -> None:
         """Give everything back and leave the group, without waiting."""
@@ -449,7 +440,7 @@ class GroupThread:
             self._worker.close,
             self._commits.close,
             self.held_back.close,
-            lambda: self._emit(events.Left(clean=self.state.clean)),
+            lambda: self.emit(events.Left(clean=self.state.clean)),
         )
         give_back(steps, client_id=self._client_id)
         self.ended.set()
@@ -487,65 +478,3 @@ class GroupThread:
         known = {tp.topic for tp in self.state.processed} & topics if topics else topics
         if known:
             self._start_requests.forget(known)
-
-    # ---------------------------------------------------------------------------------------- commits
-
-    def _send_due(self) -> None:
-        commit = self._schedule.take()
-        if commit is not None:
-            self._sent_at = time.monotonic()
-            self._commits.send(commit, self._member, self.member_id)
-
-    def _take_offsets(self, found: Found | OffsetFormatError | None) -> None:
-        if isinstance(found, OffsetFormatError):
-            self._fail(found)
-        else:
-            self.feed(inputs.OffsetsReadBack(found))
-
-    def _commit_answered(self, problem: Exception | None) -> None:
-        self._emit.activity.add(Time.COMMITTING, time.monotonic() - self._sent_at)
-        if problem is None:
-            self._schedule.succeeded()
-        lasts, ends_by = problem is not None and _lasts(problem), self._unexpected_by
-        if not lasts:
-            self._unexpected_by = None
-        elif ends_by is None:
-            self._unexpected_by = Deadline.after(_UNEXPECTED_S)
-        # With `assign`, a commit that arrives late does no harm: the checkpoint decides, and nothing is read back.
-        unclear = isinstance(problem, CommitRefusedError) and problem.unclear and not self._settings.partitions
-        self.feed(inputs.CommitAnswered(None if problem is None else str(problem), unclear))
-        if isinstance(problem, CommitRefusedError):
-            if problem.evicted and self._settings.partitions:
-                self._fail(ActiveGroupError(self._settings.group_id))
-            elif problem.evicted:
-                # The group has thrown this member out while it drained.  librdkafka reports that after the callback
-                # has returned.  To wait for the deadline would only delay the next owners.
-                draining = (tp for tp, p in self.state.owned.items() if p.phase is Phase.DRAINING)
-                self.feed(inputs.Lose(tuple(draining)))
-            if problem.missing_topics:
-                self._leave_out(problem.missing_topics)
-        elif isinstance(problem, KafkaGroupError):
-            self._fail(problem)
-        if lasts and ends_by is not None and ends_by.passed:
-            known = isinstance(problem, KafkaGroupError)
-            text = str(problem) if known else repr(problem)
-            remedy = "Try commitMode=plain" if known else "This is a bug, or confluent-kafka has changed"
-            self._fail(
-                GroupError(
-                    f"Commits have failed for {_UNEXPECTED_S:g} s with an error that retries do not cure: {text}. "
-                    f"{remedy}. Batches that are not committed will be processed again."
-                )
-            )
-
-    def _leave_out(self, topics: frozenset[str]) -> None:
-        """Decide again where topics start that a broker did not know just now, or whether they were deleted."""
-        if self._settings.start.fail_on_data_loss:
-            self._start_requests.check_topics(topics)  # this ends the query, so it must be certain
-        else:
-            mine = tuple(tp for tp in self.state.owned if tp.topic in topics - self.state.deleted)
-            self.feed(inputs.LogChangeFound(mine, inputs.LogChange.DELETED))
-
-
-def _lasts(problem: Exception) -> bool:
-    """Return whether retries rarely cure the problem of a commit: it is unexpected, or the client is at fault."""
-    return problem.lasting if isinstance(problem, CommitRefusedError) else not isinstance(problem, KafkaGroupError)

@@ -39,7 +39,7 @@ BATCH = (
     "offsets/batch_offset.py OffsetTexts.read",
     "connector/query/batch_tracker.py BatchTracker.called",
     "coordinator/membership.py Membership.finish",
-    "coordinator/mailbox.py Mailbox.call",
+    "coordinator/loop.py Mailbox.call",
     "coordinator/group_thread.py GroupThread.feed",
     "coordinator/handover/step.py step",
     "coordinator/handover/batches.py finish",
@@ -67,7 +67,7 @@ CROSSINGS = (
     "coordinator/membership.py Membership.change_logs",
     "coordinator/membership.py Membership.plan",
     "coordinator/commits.py Commits.send",
-    "coordinator/group_thread.py GroupThread._commit_answered",
+    "coordinator/commits.py Commits.answered",
 )
 """Where one batch goes from one thread to another."""
 

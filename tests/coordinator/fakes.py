@@ -8,6 +8,10 @@ from typing import ParamSpec, TypeVar
 
 from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor, complete
 from pyspark_kafka_group.cluster.start_answers import StartAnswers
+from pyspark_kafka_group.coordinator.event_log import EventLog
+from pyspark_kafka_group.coordinator.handover.inputs import Input
+from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.start_inputs import PartitionInfo
 from pyspark_kafka_group.offsets.types import LeaderEpoch, TopicPartition
 
@@ -37,6 +41,29 @@ class InlineWorker(DaemonExecutor):
 
     def close(self) -> None:
         pass
+
+
+class FakeLoop:
+    """Runs each command at once, and keeps each input and error."""
+
+    def __init__(self, state: Callable[[], State] = State) -> None:
+        self._state = state
+        self.emit = EventLog("c", None)
+        self.fed: list[Input] = []
+        self.failed: list[KafkaGroupError] = []
+
+    @property
+    def state(self) -> State:
+        return self._state()
+
+    def post(self, command: Callable[[], None]) -> None:
+        command()
+
+    def feed(self, given: Input) -> None:
+        self.fed.append(given)
+
+    def fail(self, error: KafkaGroupError) -> None:
+        self.failed.append(error)
 
 
 class FakeOffsets:

@@ -1,10 +1,11 @@
-"""Commits carry the member's current identity, and have their own thread where possible."""
+"""Commits are sent and retried in time, carry the member's current identity, and have their own thread."""
 
 from __future__ import annotations
 
 import queue
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,13 +14,17 @@ from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.cluster.committer import CommitRefusedError, OffsetsToCommit
 from pyspark_kafka_group.coordinator.commits import Commits, Found
 from pyspark_kafka_group.coordinator.fixed_member import FixedMember
+from pyspark_kafka_group.coordinator.handover.inputs import CommitAnswered, Retry
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
-from pyspark_kafka_group.coordinator.member import Callbacks, Member
+from pyspark_kafka_group.coordinator.member import Callbacks
+from pyspark_kafka_group.coordinator.rebalances import Rebalances
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.coordinator.start_requests import StartRequests
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OffsetFormatError, OptionError
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from tests.coordinator.fakes import FakeLoop
 from tests.coordinator.machine import LEADER, POLICY, A, B, note, to_commit
 
 PATIENCE_S = 10.0
@@ -70,9 +75,30 @@ def _closed() -> Iterator[None]:
         MADE.pop().close()
 
 
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class KeptAnswers(Commits):
+    """Commits that keep what they hear, and do not act on it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+        self.offsets: queue.SimpleQueue[Found | OffsetFormatError | None] = queue.SimpleQueue()
+
+    def answered(self, problem: Exception | None) -> None:
+        self.answers.put(problem)
+
+    def found(self, found: Found | OffsetFormatError | None) -> None:
+        self.offsets.put(found)
+
+
 class Sending:
     def __init__(self, mode: CommitMode, **changes: Any) -> None:
-        self.answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         settings = GroupSettings(
             properties={"bootstrap.servers": "127.0.0.1:1"},
             group_id="group",
@@ -83,14 +109,26 @@ class Sending:
             start=POLICY,
         )
         self.settings = settings = replace(settings, **changes)
-        self.found: queue.SimpleQueue[Found | OffsetFormatError | None] = queue.SimpleQueue()
-        self.commits = Commits(settings, query_id="q", client_id="c", answered=self.answers.put, found=self.found.put)
-        MADE.append(self.commits)
+        self.clock = Clock()
+        self.loop = FakeLoop()
         self.member = FakeMember()
+        self.rebalances = SimpleNamespace(member=self.member, member_id="m1")
+        self.commits = KeptAnswers(
+            settings,
+            query_id="q",
+            client_id="c",
+            loop=self.loop,
+            rebalances=cast(Rebalances, self.rebalances),
+            start_requests=cast(StartRequests, None),
+            clock=self.clock,
+        )
+        MADE.append(self.commits)
 
     def send(self, member_id: str = "m1") -> Exception | None:
-        self.commits.send(DECIDED, cast(Member, self.member), member_id)
-        return self.answers.get(timeout=PATIENCE_S)
+        self.rebalances.member_id = member_id
+        self.commits.hold(DECIDED)
+        self.commits.send_due()
+        return self.commits.answers.get(timeout=PATIENCE_S)
 
 
 COMMITS = "pyspark_kafka_group.coordinator.commits"
@@ -206,7 +244,7 @@ def test_offsets_that_nobody_knows_are_no_answer(monkeypatch: pytest.MonkeyPatch
     requests.failed = {A: "NOT_COORDINATOR"}
     sending = without_a_member(monkeypatch, requests)
     sending.commits.read_back((A, B))
-    assert sending.found.get(timeout=PATIENCE_S) is None
+    assert sending.commits.offsets.get(timeout=PATIENCE_S) is None
 
 
 def test_a_note_of_a_newer_version_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +253,7 @@ def test_a_note_of_a_newer_version_is_the_answer(monkeypatch: pytest.MonkeyPatch
     requests.offsets[A] = CommittedOffset(Offset(5), None, '{"v": 9, "q": "another"}')
     sending = without_a_member(monkeypatch, requests)
     sending.commits.read_back((A, B))
-    found = sending.found.get(timeout=PATIENCE_S)
+    found = sending.commits.offsets.get(timeout=PATIENCE_S)
     assert isinstance(found, OffsetFormatError)
     assert "Use that version here, too." in str(found)
 
@@ -225,7 +263,7 @@ def test_committed_offsets_are_read_back_with_their_notes(monkeypatch: pytest.Mo
     del requests.offsets[B]
     sending = without_a_member(monkeypatch, requests)
     sending.commits.read_back((A, B))
-    assert sending.found.get(timeout=PATIENCE_S) == {A: GroupOffset(Offset(5), note("q")), B: None}
+    assert sending.commits.offsets.get(timeout=PATIENCE_S) == {A: GroupOffset(Offset(5), note("q")), B: None}
 
 
 def test_nothing_is_committed_where_no_group_keeps_the_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,3 +280,114 @@ def test_plain_commits_never_go_through_librdkafka(partitions: tuple[TopicPartit
     unsupported = {"bootstrap.servers": "a:1", "ssl.curves.list": "x"}
     with pytest.raises(OptionError, match=r"Option 'kafka\.ssl\.curves\.list'.*own connections"):
         Sending(CommitMode.PLAIN, partitions=partitions, properties=unsupported)
+
+
+# ------------------------------------------------------------------------------ held back
+
+SMALL = Commit({A: to_commit(1, 5, note())}, after_batch=1)
+LARGE = Commit({TopicPartition("t", n): to_commit(1, 5, note()) for n in range(1001)}, after_batch=1)
+HUGE = Commit({TopicPartition("t", n): to_commit(1, 5, note()) for n in range(20_000)}, after_batch=1)
+
+
+@pytest.fixture
+def sending(committer: FakeCommitter) -> Sending:
+    return Sending(CommitMode.TRANSACTION)
+
+
+def test_commit_is_sent_once(sending: Sending, committer: FakeCommitter) -> None:
+    sending.commits.send_due()
+    assert sending.commits.held_for_s == 0.0
+    assert sending.send() is None
+    sending.commits.send_due()
+    sending.commits.close()
+    assert committer.calls.get(timeout=PATIENCE_S) == "close"
+    assert len(committer.committed) == 1
+
+
+def test_small_commit_is_not_held_back(sending: Sending) -> None:
+    sending.commits.hold(SMALL)
+    sending.commits.hold_back()
+    assert sending.commits.held_for_s <= 0
+
+
+@pytest.mark.parametrize(("commit", "pause_s"), [(LARGE, 0.02002), (HUGE, 0.2)])
+def test_large_commit_that_a_command_decides_is_held_back_while_spark_plans(
+    sending: Sending, commit: Commit, pause_s: float
+) -> None:
+    commits = sending.commits
+    commits.hold(commit)
+    commits.hold_back()
+    assert commits.held_for_s == pytest.approx(pause_s, rel=1e-3)
+    commits.send_due()
+    assert commits.held_for_s > 0
+    sending.clock.now += pause_s / 2
+    commits.hold_back()
+    assert commits.held_for_s == pytest.approx(pause_s / 2, rel=1e-3), "the next command does not prolong it"
+    sending.clock.now += 1
+    assert commits.held_for_s <= 0
+    commits.send_due()
+    assert commits.answers.get(timeout=PATIENCE_S) is None
+
+
+def test_large_commit_that_no_caller_waits_for_is_not_held_back(sending: Sending) -> None:
+    sending.commits.hold(LARGE)
+    assert sending.commits.held_for_s <= 0
+
+
+def test_what_was_sent_is_not_held_back_any_more(sending: Sending) -> None:
+    sending.commits.hold(LARGE)
+    sending.commits.send_due()
+    sending.commits.hold_back()
+    assert sending.commits.held_for_s == 0.0
+
+
+# ------------------------------------------------------------------------------ retries
+
+
+def pauses(sending: Sending, count: int) -> list[float]:
+    """Return the lengths of ``count`` pauses in a row."""
+    found = []
+    for _ in range(count):
+        sending.commits.retry_later()
+        found.append(round(sending.commits.until_retry_s(60.0), 6))
+        sending.clock.now += found[-1]
+        sending.commits.retry_due()
+    assert sending.loop.fed == [Retry()] * count
+    sending.loop.fed.clear()
+    return found
+
+
+def test_no_retry_is_due_before_a_failure(sending: Sending) -> None:
+    sending.commits.retry_due()
+    assert sending.loop.fed == []
+    assert sending.commits.until_retry_s(0.05) == 0.05
+
+
+def test_retry_is_due_once_when_its_pause_is_over(sending: Sending) -> None:
+    sending.commits.retry_later()
+    sending.commits.retry_due()
+    assert sending.loop.fed == []
+    sending.clock.now += 1
+    sending.commits.retry_due()
+    sending.commits.retry_due()
+    assert sending.loop.fed == [Retry()]
+
+
+def test_pauses_grow_up_to_a_second(sending: Sending) -> None:
+    assert pauses(sending, 7) == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+
+
+def test_pause_after_a_success_is_short_again(sending: Sending) -> None:
+    pauses(sending, 3)
+    Commits.answered(sending.commits, None)
+    assert sending.loop.fed == [CommitAnswered(None, False)]
+    sending.loop.fed.clear()
+    assert pauses(sending, 1) == [0.05]
+
+
+def test_wait_ends_when_a_retry_is_due_and_is_never_negative(sending: Sending) -> None:
+    sending.commits.retry_later()
+    assert sending.commits.until_retry_s(0.01) == 0.01
+    assert sending.commits.until_retry_s(60.0) == pytest.approx(0.05)
+    sending.clock.now += 1
+    assert sending.commits.until_retry_s(60.0) == 0.0

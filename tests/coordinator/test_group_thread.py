@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -18,9 +18,9 @@ from pyspark_kafka_group.cluster.committer import CommitRefusedError
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError, explanation
 from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
-from pyspark_kafka_group.coordinator import group_thread, held_back
+from pyspark_kafka_group.coordinator import commits, group_thread, held_back
 from pyspark_kafka_group.coordinator.activity import Time
-from pyspark_kafka_group.coordinator.commits import Found
+from pyspark_kafka_group.coordinator.commits import Commits
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread
 from pyspark_kafka_group.coordinator.handover import events
@@ -92,19 +92,21 @@ class KeptEvents(EventLog):
         super().__call__(event)
 
 
-class FakeCommits:
+class FakeCommitter:
+    """Is only closed."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class FakeCommits(Commits):
     """Holds each commit until the test answers it; with ``succeeds``, answers at once."""
 
-    def __init__(
-        self,
-        _: GroupSettings,
-        *,
-        answered: Callable[[Exception | None], None],
-        found: Callable[[Found | OffsetFormatError | None], None],
-        **__: object,
-    ) -> None:
-        self.answered = answered
-        self.found = found
+    def __init__(self, settings: GroupSettings, **others: Any) -> None:
+        super().__init__(settings, **others)
         self.read: list[tuple[TopicPartition, ...]] = []
         self.sent: list[Commit] = []
         self.succeeds = True
@@ -113,19 +115,20 @@ class FakeCommits:
     def prepare(self) -> None:
         pass
 
-    def send(self, command: Commit, member: object, member_id: str) -> None:
-        self.sent.append(command)
+    def send(self, commit: Commit) -> None:
+        self.sent.append(commit)
         if self.succeeds:
             self.answered(None)
 
-    def read_back(self, partitions: tuple[TopicPartition, ...]) -> None:
-        self.read.append(partitions)
+    def read_back(self, partitions: Collection[TopicPartition]) -> None:
+        self.read.append(tuple(partitions))
 
     def serve(self) -> None:
         pass
 
     def close(self) -> None:
         self.closed = True
+        super().close()
 
 
 class Group:
@@ -221,6 +224,9 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Group]]:
     """Yield a factory of groups whose threads do not run yet."""
     monkeypatch.setattr("pyspark_kafka_group.coordinator.rebalances.Member", FakeMember)
     monkeypatch.setattr("pyspark_kafka_group.coordinator.group_thread.Commits", FakeCommits)
+    monkeypatch.setattr("pyspark_kafka_group.coordinator.commits.TransactionalCommitter", FakeCommitter)
+    monkeypatch.setattr("pyspark_kafka_group.coordinator.commits.PlainCommitter", FakeCommitter)
+    monkeypatch.setattr("pyspark_kafka_group.coordinator.commits.connect", lambda *_, **__: None)
     made: list[Group] = []
 
     def make(**changes: Any) -> Group:
@@ -465,7 +471,7 @@ def test_commit_is_sent_before_the_next_input_which_may_take_its_partitions(grou
         owned.append(A in one.thread.state.owned)
         send(*given)
 
-    one.commits.send = noted  # type: ignore[method-assign,assignment]
+    one.commits.send = noted  # type: ignore[method-assign]
 
     def finish_and_lose() -> None:
         one.thread.feed(Finish(batch.end))
@@ -621,7 +627,7 @@ def test_commit_that_keeps_failing_with_an_error_that_no_retry_cures_ends_the_qu
     group: Make, monkeypatch: pytest.MonkeyPatch, problem: Exception, said: str
 ) -> None:
     """Regression: the query retried the commit forever."""
-    monkeypatch.setattr(group_thread, "_UNEXPECTED_S", 0.0)
+    monkeypatch.setattr(commits, "_UNEXPECTED_S", 0.0)
     one = group().start(A)
     one.commits.succeeds = False
     one.plan()

@@ -15,11 +15,11 @@ MOST = {
     'fields that answer "am I in the group"': 10,
     "places that find a leader": 4,
     'hand-written loops "ask again"': 12,
-    "callables handed to the parts of the group thread": 10,
-    "modules with one importer": 88,
+    "callables handed to the parts of the group thread": 8,
+    "modules with one importer": 86,
     "class names used twice": 0,
     "functions over 60 lines": 3,
-    "files over 500 lines": 3,
+    "files over 500 lines": 2,
     "circles of imports": 0,
 }
 """Lower a number when the code allows it.  The code lines have 2 % of room for work in progress."""

@@ -23,7 +23,6 @@ from pyspark_kafka_group.coordinator import (
     start_requests,
 )
 from pyspark_kafka_group.coordinator.activity import Activity
-from pyspark_kafka_group.coordinator.commits import CommitSchedule
 from pyspark_kafka_group.coordinator.handover import events, inputs
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
@@ -647,10 +646,9 @@ _REPLACED: list[tuple[Any, dict[str, object]]] = [
     (real_query, {"EventLog": lambda *_: _Events(SCENE.query)}),
     (membership, {"time": CLOCK, "threading": stand_ins.Threading, "DaemonExecutor": Executor, "step": _told_step}),
     (membership, {"GroupOffsets": stand_ins.SimulatedOffsets, "SkipStore": stand_ins.SimulatedSkipStore}),
-    (group_thread, {"time": CLOCK, "threading": stand_ins.Threading, "Mailbox": stand_ins.TurnMailbox}),
+    (group_thread, {"threading": stand_ins.Threading, "Mailbox": stand_ins.TurnMailbox}),
     (group_thread, {"StartRequests": partial(StartRequests, clock=CLOCK.monotonic, sleep=CLOCK.sleep)}),
-    (group_thread, {"CommitSchedule": partial(CommitSchedule, CLOCK.monotonic), "step": _told_step}),
-    (group_thread, {"Commits": stand_ins.WatchedCommits}),
+    (group_thread, {"Commits": stand_ins.WatchedCommits, "step": _told_step}),
 ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_kafka_group.coordinator import group_thread, membership, rebalances
+from pyspark_kafka_group.coordinator import commits, group_thread, membership, rebalances
 from pyspark_kafka_group.query import query
 from tests.simulation.mutants import Mutant
 
@@ -24,11 +24,11 @@ SHELL_MUTANTS = [
     Mutant(
         "deadline of a drain is not fed", rebalances, "Rebalances._on_revoked", "self._feed(inputs.Expire())", "pass"
     ),
-    Mutant("no retry", group_thread, "GroupThread._empty_mailbox", "self.feed(inputs.Retry())", "pass"),
+    Mutant("no retry", commits, "Commits.retry_due", "self._loop.feed(inputs.Retry())", "pass"),
     Mutant(
         "eviction does not end a drain",
-        group_thread,
-        "GroupThread._commit_answered",
+        commits,
+        "Commits._hear",
         "elif problem.evicted:",
         "elif False:",
     ),

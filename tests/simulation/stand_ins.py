@@ -23,7 +23,7 @@ from pyspark_kafka_group.cluster.plain_committer import PlainCommitter
 from pyspark_kafka_group.cluster.start_answers import StartAnswers, known_epoch
 from pyspark_kafka_group.coordinator.commits import Commits
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
-from pyspark_kafka_group.coordinator.mailbox import Mailbox
+from pyspark_kafka_group.coordinator.loop import Mailbox
 from pyspark_kafka_group.coordinator.member import Callbacks
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
@@ -308,18 +308,17 @@ class SimulatedFixedMember(SimulatedMember):
 class WatchedCommits(Commits):
     """The real commits, which the judge watches."""
 
-    def __init__(self, settings: GroupSettings, *, answered: Callable[[Exception | None], None], **others: Any) -> None:
+    def __init__(self, settings: GroupSettings, **others: Any) -> None:
         self._query = SCENE.query
+        super().__init__(settings, clock=CLOCK.monotonic, **others)
 
-        def note_answered(problem: Exception | None) -> None:
-            self._query.commit = None
-            answered(problem)
+    def send(self, commit: Commit) -> None:
+        self._query.note_commit(commit)
+        super().send(commit)
 
-        super().__init__(settings, answered=note_answered, **others)
-
-    def send(self, command: Commit, member: Any, member_id: str) -> None:
-        self._query.note_commit(command)
-        super().send(command, member, member_id)
+    def answered(self, problem: Exception | None) -> None:
+        self._query.commit = None
+        super().answered(problem)
 
 
 class SimulatedCommitter:

@@ -1,15 +1,40 @@
-"""Commands of other threads, which the group thread runs one after the other."""
+"""The loop of the group thread: what its parts may do with it, and the commands of other threads."""
 
 from __future__ import annotations
 
 import queue
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pyspark_kafka_group.cluster.daemon_executor import complete
+from pyspark_kafka_group.coordinator.event_log import EventLog
+from pyspark_kafka_group.coordinator.handover.inputs import Input
+from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.offsets.errors import KafkaGroupError
 
 T = TypeVar("T")
+
+
+class Loop(Protocol):
+    """What the parts of the group thread use of it."""
+
+    @property
+    def state(self) -> State:
+        """The newest state; never changed in place.  Any thread."""
+
+    @property
+    def emit(self) -> EventLog:
+        """Takes the events.  Any thread."""
+
+    def post(self, command: Callable[[], None]) -> None:
+        """Run ``command`` on the group thread, and return at once.  Any thread."""
+
+    def feed(self, given: Input) -> None:
+        """Feed the state machine and carry out its outputs.  On the group thread."""
+
+    def fail(self, error: KafkaGroupError) -> None:
+        """Remember why the query must end, and leave.  On the group thread."""
 
 
 class Mailbox:
