@@ -146,23 +146,12 @@ class GroupThread:
             client_id=client_id,
             worker=worker,
             offsets=offsets,
-            state=lambda: self.state,
-            answer=lambda given: self.post(lambda: self.feed(given)),
-            fail=self._fail_later,
+            loop=self,
             first_topics=first_topics,
             added=added,
         )
-        self._pattern = pattern_of(settings, worker=worker, offsets=offsets, fail=self._fail_later)
-        self._rebalances = Rebalances(
-            settings,
-            client_id=client_id,
-            state=lambda: self.state,
-            feed=self.feed,
-            emit=emit,
-            joined=self._joined,
-            wait=self._wait_for_drain,
-            check_topics=self._start_requests.check_topics,
-        )
+        self._pattern = pattern_of(settings, worker=worker, offsets=offsets, loop=self)
+        self._rebalances = Rebalances(settings, client_id=client_id, loop=self, start_requests=self._start_requests)
         self._member = self._rebalances.member
         self.held_back = HeldBackWatch(emit)
         self._note_at = Deadline.after(_NOTE_PAUSE_S)
@@ -200,6 +189,10 @@ class GroupThread:
     def post(self, command: Callable[[], None]) -> None:
         """Run ``command`` on the group thread; returns at once."""
         self._mailbox.post(command)
+
+    def fail_later(self, error: KafkaGroupError) -> None:
+        """Remember why the query must end, and leave; returns at once."""
+        self.post(lambda: self.fail(error))
 
     def call(self, command: Callable[[], T]) -> Future[T]:
         """Run ``command`` on the group thread.  A commit that it decides is sent after its answer."""
@@ -264,7 +257,7 @@ class GroupThread:
                     self._commits.retry_later()
                 case outputs.Fail():
                     self.fail(output.error)
-        self._notify()
+        self.notify()
 
     def plan(self, given: inputs.PlanBatch) -> None:
         """Put a batch in flight, unless one is: Spark may have logged that one already."""
@@ -398,12 +391,7 @@ class GroupThread:
         else:
             self._unanswered = ""  # it answers, and has no partitions for this member
 
-    def _joined(self) -> None:
-        """Note the generation of the group's answer, and wake the threads that wait for it."""
-        self.emit.activity.generation = self._member.generation()
-        self._notify()
-
-    def _notify(self) -> None:
+    def notify(self) -> None:
         """Wake the threads that wait for a state."""
         with self.changed:
             self.changed.notify_all()
@@ -427,9 +415,6 @@ class GroupThread:
         who = f"{names}{more}" + (f", with the assignor {group.assignor!r}" if group.assignor else "")
         return type(problem)(problem.message.replace("its other members use", f"its other members ({who}) use"))
 
-    def _fail_later(self, error: KafkaGroupError) -> None:
-        self.post(lambda: self.fail(error))
-
     def _leave(self) -> None:
         """Give everything back and leave the group, without waiting."""
         steps: tuple[Callable[[], object], ...] = (
@@ -445,7 +430,7 @@ class GroupThread:
         give_back(steps, client_id=self._client_id)
         self.ended.set()
 
-    def _wait_for_drain(self) -> bool:
+    def drain(self) -> bool:
         """Let a turn pass without a poll; return whether draining partitions may still be finished and committed."""
         # The running batch of a stopped query will never finish.  Only commits are worth waiting for.
         hopeless = self.stopping and (self.state.lifecycle is Lifecycle.FAILED or not self._awaits_commits())

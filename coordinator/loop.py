@@ -36,6 +36,18 @@ class Loop(Protocol):
     def fail(self, error: KafkaGroupError) -> None:
         """Remember why the query must end, and leave.  On the group thread."""
 
+    def fail_later(self, error: KafkaGroupError) -> None:
+        """Do the same, and return at once.  Any thread."""
+
+    def drain(self) -> bool:
+        """Let a turn pass without a poll; return whether draining partitions may still be finished and committed.
+
+        On the group thread, inside a callback of the member.
+        """
+
+    def notify(self) -> None:
+        """Wake the threads that wait for a state."""
+
 
 class Mailbox:
     """Takes commands from any thread and runs them on one."""

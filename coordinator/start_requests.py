@@ -18,6 +18,7 @@ from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.cluster.start_answers import StartAnswers
 from pyspark_kafka_group.coordinator.handover.inputs import Forget, LogChange, LogChangeFound, PartitionInfoReceived
 from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.coordinator.loop import Loop
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.commit_metadata import differ, new_lineage
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
@@ -58,12 +59,8 @@ class StartRequests:
         The thread for all these requests.
     offsets : GroupOffsets
         The requests to the cluster; belongs to that thread.
-    state : callable
-        Returns the newest state.
-    answer : callable
-        Takes an input for the state machine.  Any thread.
-    fail : callable
-        Takes the error that ends the query.  Any thread.
+    loop : Loop
+        The loop of the group thread, which takes the answers.
     first_topics : frozenset of str
         The topics that existed when the query was started for the first time; all others came later.
     added : frozenset of TopicPartition
@@ -84,9 +81,7 @@ class StartRequests:
         client_id: str,
         worker: DaemonExecutor,
         offsets: GroupOffsets,
-        state: Callable[[], State],
-        answer: Callable[[PartitionInfoReceived | Forget | LogChangeFound], None],
-        fail: Callable[[KafkaGroupError], None],
+        loop: Loop,
         first_topics: frozenset[str],
         added: frozenset[TopicPartition],
         clock: Callable[[], float] = time.monotonic,
@@ -96,9 +91,7 @@ class StartRequests:
         self._client_id = client_id
         self._worker = worker
         self._offsets = offsets
-        self._state = state
-        self._answer = answer
-        self._fail = fail
+        self._loop = loop
         self._first_topics = first_topics
         self._added = added
         start = settings.start
@@ -125,9 +118,12 @@ class StartRequests:
         """Begin to drop the processed offsets of those topics that do not exist; returns at once."""
         self._post("Asking for deleted topics", self._forget, frozenset(topics))
 
+    def _answer(self, given: PartitionInfoReceived | Forget | LogChangeFound) -> None:
+        self._loop.post(lambda: self._loop.feed(given))
+
     def _post(self, doing: str, call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Run ``call`` on the requests thread.  If it fails in an unexpected way, end the query: it would wait."""
-        self._worker.post(call, *args, **kwargs).add_done_callback(unexpected(doing, self._fail))
+        self._worker.post(call, *args, **kwargs).add_done_callback(unexpected(doing, self._loop.fail_later))
 
     def _forget(self, topics: frozenset[str]) -> None:
         try:
@@ -147,13 +143,13 @@ class StartRequests:
             self._absence.gone(topics, ())  # topics that were missing may exist by now
             missing = topics
         except KafkaGroupError as problem:
-            state = self._state()
+            state = self._loop.state
             if isinstance(problem, AuthenticationError) and any(
                 tp.topic in topics for tp in {*state.processed, *state.owned}
             ):
                 # Deliberate: the query has read some of them.  It must not continue without them in silence, and no
                 # other request of a query that has lost their partitions may name them.
-                self._fail(problem)
+                self._loop.fail_later(problem)
                 return
             # Other requests report what matters to this query.  A right may have gone together with the topic.
             _log.info("%s: cannot find out whether topics were deleted: %s", self._client_id, problem)
@@ -162,7 +158,7 @@ class StartRequests:
         if gone:
             self._absence.gone(gone, ())  # if one comes back and goes again, the wait begins again
             self._gone |= gone
-            state = self._state()
+            state = self._loop.state
             of_gone = sorted(tp for tp in {*state.processed, *state.owned} if tp.topic in gone)
             self._answer(LogChangeFound(tuple(of_gone), LogChange.DELETED))
         if missing - gone:
@@ -171,7 +167,7 @@ class StartRequests:
 
     def _fetch(self, epochs: Mapping[TopicPartition, OwnershipEpoch]) -> None:
         """Ask until there is an answer, or the partitions have left."""
-        state = self._state()
+        state = self._loop.state
         owned = state.owned
         wanted = {tp: epoch for tp, epoch in epochs.items() if tp in owned and owned[tp].epoch == epoch}
         if not wanted:
@@ -185,7 +181,7 @@ class StartRequests:
         except TryAgainError as problem:
             found = StartAnswers({}, frozenset(), str(problem), dict.fromkeys(asked, str(problem)))
         except KafkaGroupError as problem:
-            self._fail(problem)
+            self._loop.fail_later(problem)
             return
         found = self._without_doubtful(found, wanted, state)
         if found.info:
@@ -261,7 +257,7 @@ class StartRequests:
     def _note_missing(self, wanted: Mapping[TopicPartition, OwnershipEpoch], missing: frozenset[str]) -> None:
         """Check whether topics were deleted, once they have been missing for a while."""
         gone = self._absence.gone({tp.topic for tp in wanted}, missing)
-        if gone - self._state().deleted:
+        if gone - self._loop.state.deleted:
             self._post("Asking for deleted topics", self._check, gone)
 
     def _came_later(self, tp: TopicPartition, info: PartitionInfo) -> PartitionInfo:

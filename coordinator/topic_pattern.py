@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 
 from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor, unexpected
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.coordinator.loop import Loop
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -33,8 +33,8 @@ class TopicPattern:
         The thread for blocking requests.
     offsets : GroupOffsets
         The requests to the cluster; belongs to that thread.
-    fail : callable
-        Takes the error that ends the query.  Any thread.
+    loop : Loop
+        The loop of the group thread.
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class TopicPattern:
         refresh_s: float,
         worker: DaemonExecutor,
         offsets: GroupOffsets,
-        fail: Callable[[KafkaGroupError], None],
+        loop: Loop,
     ) -> None:
         self._pattern = pattern
         self._refresh_s = refresh_s
         self._worker = worker
         self._offsets = offsets
-        self._fail = fail
+        self._loop = loop
         self._look_at = Deadline.after(refresh_s)
         self._looking: Future[object] | None = None
         self._warn_at = time.monotonic() + _WARN_S  # if no check succeeds until then
@@ -62,7 +62,7 @@ class TopicPattern:
         if self._look_at.passed and (self._looking is None or self._looking.done()):
             self._look_at = Deadline.after(self._refresh_s)
             self._looking = self._worker.post(self._look)
-            self._looking.add_done_callback(unexpected("Asking for the topics that match", self._fail))
+            self._looking.add_done_callback(unexpected("Asking for the topics that match", self._loop.fail_later))
         return self._matching
 
     def _look(self) -> None:
@@ -80,15 +80,15 @@ class TopicPattern:
                     problem,
                 )
         except KafkaGroupError as problem:
-            self._fail(problem)
+            self._loop.fail_later(problem)
 
 
 def pattern_of(
-    settings: GroupSettings, *, worker: DaemonExecutor, offsets: GroupOffsets, fail: Callable[[KafkaGroupError], None]
+    settings: GroupSettings, *, worker: DaemonExecutor, offsets: GroupOffsets, loop: Loop
 ) -> TopicPattern | None:
     """Return a :class:`TopicPattern` with the same arguments; None if the query names its topics."""
     if settings.pattern is None:
         return None
     return TopicPattern(
-        settings.pattern, refresh_s=settings.topics_refresh_s, worker=worker, offsets=offsets, fail=fail
+        settings.pattern, refresh_s=settings.topics_refresh_s, worker=worker, offsets=offsets, loop=loop
     )

@@ -14,6 +14,7 @@ from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.start_inputs import PartitionInfo
 from pyspark_kafka_group.offsets.types import LeaderEpoch, TopicPartition
+from tests.coordinator.machine import POLICY
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class InlineWorker(DaemonExecutor):
 class FakeLoop:
     """Runs each command at once, and keeps each input and error."""
 
-    def __init__(self, state: Callable[[], State] = State) -> None:
+    def __init__(self, state: Callable[[], State] = lambda: State(policy=POLICY)) -> None:
         self._state = state
         self.emit = EventLog("c", None)
         self.fed: list[Input] = []
@@ -64,6 +65,15 @@ class FakeLoop:
 
     def fail(self, error: KafkaGroupError) -> None:
         self.failed.append(error)
+
+    def fail_later(self, error: KafkaGroupError) -> None:
+        self.failed.append(error)
+
+    def drain(self) -> bool:
+        return False
+
+    def notify(self) -> None:
+        pass
 
 
 class FakeOffsets:

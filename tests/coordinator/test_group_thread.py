@@ -467,9 +467,9 @@ def test_commit_is_sent_before_the_next_input_which_may_take_its_partitions(grou
     owned: list[bool] = []
     send = one.commits.send
 
-    def noted(*given: Any) -> None:
+    def noted(commit: Commit) -> None:
         owned.append(A in one.thread.state.owned)
-        send(*given)
+        send(commit)
 
     one.commits.send = noted  # type: ignore[method-assign]
 

@@ -21,11 +21,11 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.coordinator.start_requests import StartRequests
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
-from pyspark_kafka_group.offsets.errors import AuthenticationError, GroupError, KafkaGroupError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, GroupError
 from pyspark_kafka_group.offsets.start_inputs import PartitionInfo, QueryInfo, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.start_position import decide_start
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
-from tests.coordinator.fakes import FakeOffsets, InlineWorker
+from tests.coordinator.fakes import FakeLoop, FakeOffsets, InlineWorker
 from tests.coordinator.machine import LEADER, NEW_LOG, POLICY, A, B, Machine, entry, fed, info
 
 OTHER = TopicPartition("u", 0)
@@ -46,8 +46,8 @@ class Asking:
         self.machine = machine
         self.offsets = FakeOffsets()
         self.worker = InlineWorker(waits=True)
-        self.answers: list[PartitionInfoReceived | Forget | LogChangeFound] = []
-        self.failed: list[KafkaGroupError] = []
+        loop = FakeLoop(lambda: machine.state)
+        self.answers, self.failed = loop.fed, loop.failed
         self.now = 1000.0
         self.info = StartRequests(
             GroupSettings(
@@ -63,9 +63,7 @@ class Asking:
             client_id="c",
             worker=self.worker,
             offsets=cast(GroupOffsets, self.offsets),
-            state=lambda: machine.state,
-            answer=self.answers.append,
-            fail=self.failed.append,
+            loop=loop,
             first_topics=frozenset(first_topics or ()),
             added=frozenset(added or ()),
             clock=lambda: self.now,

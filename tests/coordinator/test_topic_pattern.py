@@ -10,8 +10,8 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.coordinator import topic_pattern
 from pyspark_kafka_group.coordinator.topic_pattern import TopicPattern
-from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
-from tests.coordinator.fakes import FakeOffsets, InlineWorker
+from pyspark_kafka_group.offsets.errors import AuthenticationError
+from tests.coordinator.fakes import FakeLoop, FakeOffsets, InlineWorker
 
 NEVER_S = 3600.0
 
@@ -21,13 +21,14 @@ class Looking:
 
     def __init__(self, *, refresh_s: float = -1.0, worker: InlineWorker | None = None) -> None:
         self.offsets = FakeOffsets()
-        self.failed: list[KafkaGroupError] = []
+        loop = FakeLoop()
+        self.failed = loop.failed
         self.pattern = TopicPattern(
             "a.*",
             refresh_s=refresh_s,
             worker=worker or InlineWorker(),
             offsets=cast(GroupOffsets, self.offsets),
-            fail=self.failed.append,
+            loop=loop,
         )
 
 

@@ -18,11 +18,15 @@ SHELL_MUTANTS = [
         "does not drain",
         rebalances,
         "Rebalances._on_revoked",
-        "while any(tp in self._state().owned for tp in partitions):",
+        "while any(tp in self._loop.state.owned for tp in partitions):",
         "while False:",
     ),
     Mutant(
-        "deadline of a drain is not fed", rebalances, "Rebalances._on_revoked", "self._feed(inputs.Expire())", "pass"
+        "deadline of a drain is not fed",
+        rebalances,
+        "Rebalances._on_revoked",
+        "self._loop.feed(inputs.Expire())",
+        "pass",
     ),
     Mutant("no retry", commits, "Commits.retry_due", "self._loop.feed(inputs.Retry())", "pass"),
     Mutant(
