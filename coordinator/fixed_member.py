@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark_kafka_group.cluster.group_identity import no_member
-from pyspark_kafka_group.coordinator.member import Callbacks
+from pyspark_kafka_group.coordinator.member import Callbacks, Standing
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 
 
@@ -22,21 +22,27 @@ class FixedMember:
         The group and its partitions.
     callbacks : Callbacks
         Called when the partitions are assigned.
+
+    Attributes
+    ----------
+    standing : Standing
+        Whether it has its partitions.
     """
 
     def __init__(self, settings: GroupSettings, *, callbacks: Callbacks) -> None:
         self._settings = settings
         self._callbacks = callbacks
-        self._assigned = False
+        self.standing = Standing.OUTSIDE
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Do nothing: the partitions are fixed."""
+        """Begin; the partitions are fixed."""
+        self.standing = Standing.JOINING
 
     def poll(self) -> None:
         """Assign the partitions, once."""
-        if not self._assigned:
-            self._assigned = True
+        if self.standing is Standing.JOINING:
             self._callbacks.assigned(self._settings.partitions)
+            self.standing = Standing.MEMBER
 
     def identity(self) -> str:
         """Return the empty text: there is no member id."""

@@ -35,6 +35,7 @@ from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.held_back import HeldBackWatch, Where
 from pyspark_kafka_group.coordinator.leaving import await_rebalance, give_back
 from pyspark_kafka_group.coordinator.loop import Mailbox
+from pyspark_kafka_group.coordinator.member import Standing
 from pyspark_kafka_group.coordinator.rebalances import Rebalances
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.start_requests import StartRequests
@@ -131,7 +132,7 @@ class GroupThread:
         self.topics = topics
         self.error: KafkaGroupError | None = None  # written by the group thread, once
         self.changed = threading.Condition()  # notified after each input; guards nothing
-        self.held = held  # written by the group thread
+        self._held = held
         self.ended = threading.Event()  # set when the member has left, by the thread's last act
         self._absent: frozenset[str] = frozenset()  # those of `topics` that no longer match the pattern
         self._mailbox = Mailbox()
@@ -177,9 +178,9 @@ class GroupThread:
         return self.state.lifecycle in (Lifecycle.LEAVING, Lifecycle.FAILED, Lifecycle.LEFT)
 
     @property
-    def joined(self) -> bool:
-        """Whether the group has answered, and has not thrown this member out since."""
-        return self._rebalances.is_member
+    def standing(self) -> Standing:
+        """Whether the query is in its group."""
+        return self._member.standing
 
     @property
     def member_id(self) -> str:
@@ -257,7 +258,7 @@ class GroupThread:
                     self._commits.retry_later()
                 case outputs.Fail():
                     self.fail(output.error)
-        self.notify()
+        self._notify()
 
     def plan(self, given: inputs.PlanBatch) -> None:
         """Put a batch in flight, unless one is: Spark may have logged that one already."""
@@ -274,19 +275,15 @@ class GroupThread:
         """Return the member id as the client knows it now."""
         return self._member.identity()
 
-    @property
-    def _is_outside(self) -> bool:
-        """Whether the query has not joined the group: it is held back, or no topic has matched the pattern yet."""
-        return self.held or not self.topics
-
     def _join_group(self) -> None:
         # Deliberate: a query that is finishing does not join.  It is about to leave, and would only disturb the others.
-        if self.held and self.state.lifecycle is Lifecycle.RUNNING:
-            self.held = False
+        if self._held and self.state.lifecycle is Lifecycle.RUNNING:
+            self._held = False
             self._subscribe()
 
     def _subscribe(self) -> None:
-        if not self._is_outside:
+        """Join the group or change the subscription, unless the query is held or no topic has matched yet."""
+        if self.topics and not self._held:
             self._member.subscribe(sorted(self.topics))
 
     def _end(self, ending: Ending, timeout_s: float | None) -> None:
@@ -302,10 +299,11 @@ class GroupThread:
             while self.state.lifecycle is Lifecycle.RUNNING or (
                 self.state.lifecycle is Lifecycle.FINISHING and not self._is_finished()
             ):
-                self._turn(_TURN_S if self.joined or self._is_outside else _JOINING_TURN_S)
+                self._turn(_TURN_S if self.standing in (Standing.OUTSIDE, Standing.MEMBER) else _JOINING_TURN_S)
             while self.state.lifecycle is Lifecycle.LEAVING and self._awaits_commits() and not self._is_late():
                 self._turn(0.01)
-            if self._settings.leaves_with_a_request and not self._is_outside and not isinstance(self.error, GroupError):
+            asks_to_leave = self._settings.leaves_with_a_request and self.standing is not Standing.OUTSIDE
+            if asks_to_leave and not isinstance(self.error, GroupError):
                 # Otherwise there is nothing to wait for, or the cluster itself is the problem.
                 await_rebalance(lambda: self._worker.submit(self._offsets.rebalancing), self._turn)
         except KafkaGroupError as problem:
@@ -327,8 +325,11 @@ class GroupThread:
 
     def _turn(self, wait_s: float) -> None:
         self._empty_mailbox(wait_s)
+        standing = self.standing
         self._member.poll()
         self._rebalances.check_identity()
+        if self.standing is not standing:
+            self._notify()
         self._commits.send_due()
         self._check_parent()
         if self._pattern is not None and (matching := self._pattern.matching()) is not None:
@@ -373,7 +374,7 @@ class GroupThread:
                     found[tp] = "its finished batch is not committed yet"
         self._noted_batches = state.finished_batches
         self.held_back.note(Where.START, found)
-        if state.ending or self.joined or self._is_outside:
+        if state.ending or self.standing in (Standing.OUTSIDE, Standing.MEMBER):
             self._unanswered = ""
         elif self._ask_at.passed:
             self._ask_at = Deadline.after(_ASK_PAUSE_S)
@@ -391,7 +392,7 @@ class GroupThread:
         else:
             self._unanswered = ""  # it answers, and has no partitions for this member
 
-    def notify(self) -> None:
+    def _notify(self) -> None:
         """Wake the threads that wait for a state."""
         with self.changed:
             self.changed.notify_all()

@@ -45,9 +45,6 @@ class Loop(Protocol):
         On the group thread, inside a callback of the member.
         """
 
-    def notify(self) -> None:
-        """Wake the threads that wait for a state."""
-
 
 class Mailbox:
     """Takes commands from any thread and runs them on one."""

@@ -13,6 +13,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.cluster.error_remedies import Remedy, explained, explanation, remedy_for
@@ -43,6 +44,31 @@ _RELEASE_PAUSE_S = 1.0
 # Deliberate: not 0.  librdkafka enforces max.poll.interval.ms inside poll(0) while a callback waits for a batch,
 # and leaves the group; inside any longer poll it does not.
 _POLL_S = 0.001
+
+
+class Standing(Enum):
+    """Whether a member is in its group."""
+
+    OUTSIDE = "outside"
+    """It has not asked to join."""
+
+    JOINING = "joining"
+    """It has asked, and the group has not answered yet."""
+
+    ADMITTED = "admitted"
+    """It is in the group, which has not assigned anything yet, and may never do so (KIP-848)."""
+
+    MEMBER = "member"
+    """It has its assignment, which may be empty."""
+
+    LOST = "lost"
+    """The group has thrown it out, and it joins again."""
+
+    @property
+    def was_let_in(self) -> bool:
+        """Whether the group has let this member in, now or before."""
+        return self not in (Standing.OUTSIDE, Standing.JOINING)
+
 
 Callback = Callable[[tuple[TopicPartition, ...]], None]
 
@@ -75,6 +101,11 @@ class Member:
     ------
     OptionError
         If librdkafka refuses a property.
+
+    Attributes
+    ----------
+    standing : Standing
+        Whether it is in the group, as far as it knows.  Written on the group thread, read on all.
     """
 
     def __init__(self, settings: GroupSettings, *, client_id: str, callbacks: Callbacks) -> None:
@@ -100,8 +131,7 @@ class Member:
         config["topic.metadata.refresh.interval.ms"] = str(round(settings.topics_refresh_s * 1000))
         self._config = config
         self._rebalanced = False
-        self._was_let_in = False
-        self._has_place = False  # as far as this member knows: the group has let it in, and not thrown it out since
+        self.standing = Standing.OUTSIDE
         self._topics: list[str] = []  # the subscription
         self._released_by: Deadline | None = None  # when a former process must have given back this member's place
         self._join_again_at: Deadline | None = None
@@ -113,6 +143,8 @@ class Member:
     def subscribe(self, topics: Sequence[str]) -> None:
         """Join the group, or change the subscription of this member."""
         self._topics = list(topics)
+        if self.standing is Standing.OUTSIDE:
+            self.standing = Standing.JOINING
         if self._join_again_at is not None:
             return  # this client has stopped working and refuses the call; the next one subscribes
         self._consumer.subscribe(
@@ -140,10 +172,10 @@ class Member:
         if self._rebalanced:
             self._rebalanced = False
             self._allow_join()
-        if not self._was_let_in:
+        if self.standing is Standing.JOINING and (self.generation() or 0) > 0:
             # The group does not notify a member that gets no partitions, but that member has an epoch.
-            self._was_let_in = (self.generation() or 0) > 0
-        if self._was_let_in and not self._is_classic and self._ask_at.passed:
+            self.standing = Standing.ADMITTED
+        if self.standing.was_let_in and not self._is_classic and self._ask_at.passed:
             self._ask_for_changes()
         error = None if message is None else message.error()
         if error is not None:
@@ -213,7 +245,8 @@ class Member:
         try:
             self._callbacks.assigned(_plain(partitions))
         finally:
-            self._rebalanced = self._was_let_in = self._has_place = True
+            self._rebalanced = True
+            self.standing = Standing.MEMBER  # last: a thread that waits for it must not see it before the partitions
             self._released_by = None
             consumer.incremental_assign([])
 
@@ -226,10 +259,10 @@ class Member:
             consumer.incremental_unassign([])
 
     def _on_lost(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
+        self.standing = Standing.LOST
         try:
             self._callbacks.lost(_plain(partitions))
         finally:
-            self._has_place = False
             consumer.incremental_unassign([])
 
     def _on_error(self, error: KafkaError) -> None:
@@ -244,7 +277,7 @@ class Member:
         if "group id does not exist" not in error.str().lower() or self._is_classic:
             return
         text = client_text(error.str(), self._settings.properties)
-        if not self._was_let_in:
+        if not self.standing.was_let_in:
             raise NotUpgradedError(self._settings.group_id, text)
         raise BrokerError(
             f"The coordinator no longer knows the group {self._settings.group_id!r}, although this query was a member "
@@ -258,7 +291,7 @@ class Member:
         happens if the group has thrown this member out, and its first request to join again got no answer: the group
         may have let it in.  The client has stopped working, so a new client joins.
         """
-        if not _is_unreleased(error) or self._has_place:
+        if not _is_unreleased(error) or self.standing is Standing.MEMBER:
             return False
         if self._released_by is None:
             patience_s = self._settings.session_timeout_s + _RELEASE_MARGIN_S

@@ -37,6 +37,7 @@ from pyspark_kafka_group.coordinator.handover.replay import is_own_commit
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.held_back import Where
+from pyspark_kafka_group.coordinator.member import Standing
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
@@ -326,7 +327,9 @@ class Membership:
         """Wait until the group has answered and every partition has its start; return whether that was in time."""
         assert self._group is not None
         group = self._group
-        return self._wait(lambda state: group.joined and not state.unsettled, timeout_s, Time.WAITING)
+        return self._wait(
+            lambda state: group.standing is Standing.MEMBER and not state.unsettled, timeout_s, Time.WAITING
+        )
 
     @property
     def under_kip_848(self) -> bool:

@@ -9,7 +9,7 @@ from pyspark_kafka_group.coordinator.fixed_member import FixedMember
 from pyspark_kafka_group.coordinator.handover import events, inputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
 from pyspark_kafka_group.coordinator.loop import Loop
-from pyspark_kafka_group.coordinator.member import Callbacks, Member
+from pyspark_kafka_group.coordinator.member import Callbacks, Member, Standing
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.start_requests import StartRequests
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -32,8 +32,8 @@ class Rebalances:
 
     Attributes
     ----------
-    is_member : bool
-        Whether the group has answered, and has not thrown this member out since.
+    member : Member or FixedMember
+        The member.
     member_id : str
         The member id under which the partitions were assigned; empty before the first assignment.
     """
@@ -49,7 +49,6 @@ class Rebalances:
         self._settings = settings
         self._loop = loop
         self._start_requests = start_requests
-        self.is_member = False
         self.member_id = ""
         callbacks = Callbacks(assigned=self._on_assigned, revoked=self._on_revoked, lost=self._on_lost)
         self.member: Member | FixedMember
@@ -69,21 +68,18 @@ class Rebalances:
         rebalance (librdkafka pull request 5604, not merged as of 2.16).  The new id shows it.
         """
         if self.is_another():
-            self.is_member = False
+            self.member.standing = Standing.LOST
             self._loop.feed(inputs.Lose(tuple(self._loop.state.owned)))
 
     def _on_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
         self.check_identity()
         self.member_id = self.member.identity()
-        if self.member_id and not self.is_member:
+        if self.member_id and self.member.standing is not Standing.MEMBER:
             self._loop.emit(events.Joined(member_id=self.member_id))
         # A partition that is assigned again was lost before, even if librdkafka has not reported that.
         self._loop.feed(inputs.Lose(tuple(tp for tp in partitions if tp in self._loop.state.owned)))
         self._loop.feed(inputs.Assign(partitions))
-        # Last: a thread that waits for the group's answer must not see it before the partitions.
-        self.is_member = True
         self._loop.emit.activity.generation = self.member.generation()
-        self._loop.notify()
 
     def _on_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Return when the partitions have left or the time is over; the return acknowledges the revocation."""
@@ -99,6 +95,5 @@ class Rebalances:
         self._start_requests.check_topics({tp.topic for tp in partitions})
 
     def _on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
-        self.is_member = False
         self._loop.feed(inputs.Lose(partitions))
         self._start_requests.check_topics({tp.topic for tp in partitions})

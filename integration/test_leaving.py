@@ -89,7 +89,7 @@ def test_member_that_leaves_during_a_rebalance_leaves_no_ghost(
         rejoined = time.monotonic() + 2.0  # several heartbeats, so that our member has sent JoinGroup
         wait_for(lambda: time.monotonic() > rejoined, "our member has heard of the rebalance")
         if failed:
-            ours._thread._fail_later(DataError("records are missing"))
+            ours._thread.fail_later(DataError("records are missing"))
         else:
             ours.begin_stop(1.0)
         ours.join(2.0)

@@ -72,16 +72,8 @@ CROSSINGS = (
 """Where one batch goes from one thread to another."""
 
 IN_THE_GROUP = (
+    "coordinator/member.py Member.standing",
     "coordinator/membership.py Membership.held",
-    "coordinator/membership.py Membership._begun",
-    "coordinator/group_thread.py GroupThread.held",
-    "coordinator/group_thread.py GroupThread.joined",
-    "coordinator/rebalances.py Rebalances.is_member",
-    "coordinator/member.py Member._was_let_in",
-    "coordinator/member.py Member._has_place",
-    "coordinator/member.py Member._rebalanced",
-    "coordinator/member.py Member._released_by",
-    "coordinator/member.py Member._join_again_at",
 )
 """Fields that answer "am I in the group"."""
 

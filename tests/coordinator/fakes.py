@@ -72,9 +72,6 @@ class FakeLoop:
     def drain(self) -> bool:
         return False
 
-    def notify(self) -> None:
-        pass
-
 
 class FakeOffsets:
     """Gives the test's answers in place of :class:`GroupOffsets`, and records each request."""

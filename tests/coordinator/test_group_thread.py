@@ -30,7 +30,7 @@ from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
-from pyspark_kafka_group.coordinator.member import Callbacks
+from pyspark_kafka_group.coordinator.member import Callbacks, Standing
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.errors import (
@@ -55,13 +55,23 @@ class FakeMember:
 
     def __init__(self, _: GroupSettings, *, client_id: str, callbacks: Callbacks) -> None:
         self.callbacks = callbacks
+        self.standing = Standing.OUTSIDE
         self.member_id = "m1"
         self.pending: list[Callable[[], None]] = []
         self.subscribed: list[list[str]] = []
         self.subscribed_anew = threading.Event()
         self.closed = False
 
+    def assigned(self, tps: tuple[TopicPartition, ...]) -> None:
+        self.callbacks.assigned(tps)
+        self.standing = Standing.MEMBER
+
+    def lost(self, tps: tuple[TopicPartition, ...]) -> None:
+        self.standing = Standing.LOST
+        self.callbacks.lost(tps)
+
     def subscribe(self, topics: list[str]) -> None:
+        self.standing = Standing.JOINING
         self.subscribed.append(topics)
         if len(self.subscribed) > 1:
             self.subscribed_anew.set()
@@ -176,7 +186,7 @@ class Group:
         return self
 
     def assign(self, *tps: TopicPartition) -> None:
-        self.member.pending.append(lambda: self.member.callbacks.assigned(tps))
+        self.member.pending.append(lambda: self.member.assigned(tps))
 
     def revoke(self, *tps: TopicPartition) -> threading.Event:
         """Revoke partitions, and return an event that is set when the callback has returned."""
@@ -328,7 +338,7 @@ def test_partitions_that_are_given_are_asked_about_and_started(group: Make) -> N
     one = group().start(A, B)
     assert one.member.subscribed == [["t"]]
     assert one.names() == ["joined", "assigned", "started"]
-    assert one.thread.joined
+    assert one.thread.standing is Standing.MEMBER
     assert one.thread.member_id == "m1"
 
 
@@ -361,13 +371,13 @@ def test_member_with_another_id_has_lost_everything(group: Make) -> None:
     one.member.member_id = "m2"
     one.wait(lambda state: not state.owned)
     assert one.said[-1] == events.Lost(partitions=(A, B), ranges={})
-    assert not one.thread.joined
+    assert one.thread.standing is Standing.LOST
 
 
 def test_what_the_group_takes_away_is_lost(group: Make) -> None:
     one = group().start(A)
     one.plan()
-    one.member.pending.append(lambda: one.member.callbacks.lost((A,)))
+    one.member.pending.append(lambda: one.member.lost((A,)))
     one.wait(lambda state: not state.owned)
     assert one.said[-1] == events.Lost(partitions=(A,), ranges={A: span(0, 5)})
 
@@ -795,7 +805,7 @@ def test_given_partitions_are_owned_at_once_and_committed(group: Make) -> None:
     one = group(partitions=(A, B))
     one.thread.thread.start()
     one.wait(lambda state: state.plannable().keys() == {A, B})
-    assert one.thread.joined
+    assert one.thread.standing is Standing.MEMBER
     assert one.thread.member_id == ""
     assert not [event for event in one.said if isinstance(event, events.Joined)]
     one.plan()

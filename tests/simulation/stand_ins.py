@@ -24,7 +24,7 @@ from pyspark_kafka_group.cluster.start_answers import StartAnswers, known_epoch
 from pyspark_kafka_group.coordinator.commits import Commits
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.loop import Mailbox
-from pyspark_kafka_group.coordinator.member import Callbacks
+from pyspark_kafka_group.coordinator.member import Callbacks, Standing
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import AuthenticationError, UnknownTopicError
@@ -228,7 +228,7 @@ class SimulatedMember:
         self._query = SCENE.query
         self._client = self._query.client
         self._callbacks = callbacks
-        self._subscribed = False
+        self.standing = Standing.OUTSIDE
         self.may_poll = False
         self.moved = False
         self._query.member_client = self
@@ -236,14 +236,14 @@ class SimulatedMember:
     def subscribe(self, topics: Sequence[str]) -> None:
         group = self._query.world.group
         self._client.topics = frozenset(topics)
-        if self._subscribed:
+        if self.standing is not Standing.OUTSIDE:
             group.changed()
         else:
-            self._subscribed = True
+            self.standing = Standing.JOINING
             group.join(self._client)
 
     def poll(self) -> None:
-        if not (self.may_poll and self._subscribed):
+        if not self.may_poll or self.standing is Standing.OUTSIDE:
             return
         self.may_poll = False
         if self._client.refused:
@@ -261,6 +261,7 @@ class SimulatedMember:
             for tp in callback.partitions:
                 query.acquired[tp] = group.moves[tp]
             self._callbacks.assigned(callback.partitions)
+            self.standing = Standing.MEMBER
         elif callback.kind == "revoke":
             query.waiting = frozenset(callback.partitions)
             self._callbacks.revoked(callback.partitions)
@@ -269,6 +270,7 @@ class SimulatedMember:
             if added:
                 self._run(Callback("assign", added))
         else:
+            self.standing = Standing.LOST
             self._callbacks.lost(callback.partitions)
             group.join(self._client)
 
@@ -283,7 +285,7 @@ class SimulatedMember:
 
     def close(self) -> None:
         query = self._query
-        if query.dying or not self._subscribed:
+        if query.dying or self.standing is Standing.OUTSIDE:
             return
         if self._client.static:
             self._client.released = True

@@ -26,7 +26,7 @@ from types import FrameType, MappingProxyType
 from typing import Any
 
 from pyspark_kafka_group import stream_reader, stream_reader_42
-from pyspark_kafka_group.coordinator import group_thread, membership, rebalances
+from pyspark_kafka_group.coordinator import commits, group_thread, membership, rebalances
 from pyspark_kafka_group.coordinator.member import Callbacks
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
@@ -37,7 +37,7 @@ from pyspark_kafka_group.query.stream_planner import StreamPlanner
 from pyspark_kafka_group.stream_reader_42 import KafkaGroupStreamReader
 from tests.coordinator.fakes import FakeOffsets
 from tests.coordinator.machine import A, info
-from tests.coordinator.test_group_thread import FakeCommits, FakeMember
+from tests.coordinator.test_group_thread import FakeCommits, FakeCommitter, FakeMember
 
 TRACED = {
     module.__file__ for module in (stream_reader, stream_reader_42, query, second_source, membership, process)
@@ -67,9 +67,10 @@ class NotedMember(FakeMember):
 
     def __init__(self, settings: GroupSettings, *, client_id: str, callbacks: Callbacks) -> None:
         super().__init__(settings, client_id=client_id, callbacks=callbacks)
-        self.pending.append(lambda: callbacks.assigned((A,)))
+        self.pending.append(lambda: self.assigned((A,)))
 
     def subscribe(self, topics: list[str]) -> None:
+        super().subscribe(topics)
         note(self.notes, "joined")
 
     def close(self) -> None:
@@ -173,6 +174,7 @@ def main(folder: Path) -> dict[str, Any]:
         (membership, "GroupOffsets", Cluster),
         (rebalances, "Member", NotedMember),
         (group_thread, "Commits", FakeCommits),
+        (commits, "TransactionalCommitter", FakeCommitter),
         (query, "LogWatch", Watch),
     ):
         setattr(module, name, stand_in)

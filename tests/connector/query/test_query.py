@@ -22,6 +22,7 @@ from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.control.client import ask_for_report, ask_to_stop
 from pyspark_kafka_group.coordinator.handover.inputs import Lose
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
+from pyspark_kafka_group.coordinator.member import Standing
 from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, AuthenticationError, ConfigurationError
@@ -370,7 +371,7 @@ def test_a_query_joins_after_an_empty_batch_if_others_read_its_topics(
     assert spark.ranges() == {}
     assert spark.query.warming_tasks == 1
     assert spark.query._group is not None
-    assert not spark.query._group._thread.joined
+    assert spark.query._group._thread.standing is Standing.OUTSIDE
     assert spark.wait_for_batch() == {0: "[0, 1)"}
     assert spark.query.warming_tasks == 0
     assert spark.query._event_log.counts["warming"] == 1
