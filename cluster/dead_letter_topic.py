@@ -5,11 +5,13 @@ Without the check, the first malformed record would end the query, perhaps after
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
+from functools import partial
+from itertools import repeat
 
 from pyspark_kafka_group.cluster.cluster import connect
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, OptionError
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -38,20 +40,17 @@ def require_dead_letter_topic(properties: Properties, topic: str) -> None:
     OptionError
         If the topic does not exist.
     """
-    deadline = None
     with closing(connect(properties, client_id="kafka-group")) as cluster:
-        while True:
-            try:
-                if topic in cluster.topics([topic], creates=deadline is not None, timeout_s=_TIMEOUT_S):
-                    return
-            except (TryAgainError, KafkaGroupError):
+        ask = partial(cluster.topics, [topic], timeout_s=_TIMEOUT_S)
+        try:
+            if ask(creates=False) or patiently(
+                partial(ask, creates=True), Deadline.after(_CREATION_S), repeat(_PAUSE_S), is_enough=bool
+            ):
                 return
-            if deadline is None:
-                deadline = Deadline.after(_CREATION_S)
-            elif deadline.passed:
-                raise OptionError(
-                    "deadLetterTopic",
-                    f"the topic {topic!r} does not exist, and the cluster does not create it.",
-                    "Create it, or correct the name.",
-                )
-            time.sleep(_PAUSE_S)
+        except (TryAgainError, KafkaGroupError):
+            return
+    raise OptionError(
+        "deadLetterTopic",
+        f"the topic {topic!r} does not exist, and the cluster does not create it.",
+        "Create it, or correct the name.",
+    )

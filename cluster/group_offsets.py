@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from itertools import repeat
 from typing import TypeVar
 
 from pyspark_kafka_group.cluster.channel import CONNECT_TIMEOUT_S
@@ -20,6 +21,7 @@ from pyspark_kafka_group.cluster.cluster_answers import (
 )
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError, explanation
 from pyspark_kafka_group.cluster.group_description import GroupDescription
+from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.cluster.request_errors import is_unknown_name
 from pyspark_kafka_group.cluster.start_answers import (
@@ -112,33 +114,40 @@ class GroupOffsets:
         UnknownTopicError
             If a topic does not exist.
         """
+        ask = partial(self._partition_counts, topics) if pattern is None else partial(self.matching, pattern)
         deadline = Deadline.after(CONNECT_TIMEOUT_S)
-        missing_until = Deadline.after(_NEW_TOPIC_PATIENCE_S)
+        counts = self._reached(ask, deadline)
+        if not counts or not all(counts.values()):
+            counts = patiently(
+                lambda: self._reached(ask, deadline),
+                Deadline.after(_NEW_TOPIC_PATIENCE_S),
+                repeat(_RETRY_S),
+                is_enough=lambda counts: bool(counts) and all(counts.values()),
+            )
+        if missing := [topic for topic, count in counts.items() if not count]:
+            raise UnknownTopicError(missing, option=option)
+        return counts  # with a pattern, topics may be created at any time, as with Spark's own source
+
+    def _reached(self, ask: Callable[..., dict[str, int]], deadline: Deadline) -> dict[str, int]:
+        """Return the first answer of the cluster; raises as :meth:`connect`."""
         notice = WaitNotice(_log, f"The cluster at {self._servers!r}", longest_s=CONNECT_TIMEOUT_S)
         attempt_s = _ATTEMPT_S
-        while True:
+
+        def attempt() -> dict[str, int]:
+            nonlocal attempt_s
             try:
-                if pattern is None:
-                    counts = self._partition_counts(topics, attempt_s)
-                else:
-                    counts = self.matching(pattern, timeout_s=attempt_s)
+                return ask(timeout_s=attempt_s)
             except TryAgainError as problem:
                 attempt_s = max(_ATTEMPT_S, min(2 * attempt_s, deadline.left_s))
                 if is_unknown_name(problem):
                     raise self._unknown_name() from None
-                if deadline.passed:
-                    raise self._unreachable(_with_guess(problem)) from None
                 notice.note(_with_guess(problem))
-                missing_until = Deadline.after(_NEW_TOPIC_PATIENCE_S)
-            else:
-                missing = [topic for topic, count in counts.items() if not count]
-                if counts and not missing:
-                    return counts
-                if missing_until.passed:
-                    if pattern is not None:
-                        return {}  # it may be created at any time, as with Spark's own source
-                    raise UnknownTopicError(missing, option=option)
-            time.sleep(_RETRY_S)
+                raise
+
+        try:
+            return patiently(attempt, deadline, repeat(_RETRY_S))
+        except TryAgainError as problem:
+            raise self._unreachable(_with_guess(problem)) from None
 
     def _partition_counts(self, topics: Sequence[str], timeout_s: float) -> dict[str, int]:
         found = self._cluster.topics(topics, timeout_s=timeout_s)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from itertools import chain, repeat
 from typing import TypeVar
 
 from pyspark_kafka_group.cluster.cluster import connect
 from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset, TopicInfo
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import matching
+from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, BrokerError, UnknownTopicError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
@@ -94,18 +95,16 @@ class RangeLookup:
         UnknownTopicError
             If a topic does not exist.
         """
-        topics: dict[str, TopicInfo] = {}
-        for attempt in range(self._attempts):  # a topic that was just created may not have reached every broker
-            if attempt:
-                time.sleep(self._pause_s)
-            topics = {
-                name: info
-                for name, info in self._patiently(partial(self._cluster.topics, names)).items()
-                if info.leader_epochs
-            }
-            if all(name in topics for name in names):
-                return topics
-        raise UnknownTopicError([name for name in names if name not in topics], option=option)
+
+        def ask() -> dict[str, TopicInfo]:
+            found = self._patiently(partial(self._cluster.topics, names))
+            return {name: info for name, info in found.items() if info.leader_epochs}
+
+        # A topic that was just created may not have reached every broker.
+        topics = self._again(ask, 0.0, is_enough=lambda topics: all(name in topics for name in names))
+        if missing := [name for name in names if name not in topics]:
+            raise UnknownTopicError(missing, option=option)
+        return topics
 
     def matching(self, pattern: str) -> dict[str, TopicInfo]:
         """Return the topics whose whole name matches, without Kafka's own."""
@@ -134,12 +133,12 @@ class RangeLookup:
         counts only if it lasts.
         """
         read_committed = self._read_committed and not open_transactions
-        deadline = Deadline.after(SHORTER_S)
-        while True:
-            ends = self._complete(wanted, partial(self._cluster.log_ends, read_committed=read_committed))
-            if deadline.passed or all(ends[tp] >= offset for tp, offset in wanted.items()):
-                return ends
-            time.sleep(_ASK_AGAIN_S)
+        return patiently(
+            lambda: self._complete(wanted, partial(self._cluster.log_ends, read_committed=read_committed)),
+            Deadline.after(SHORTER_S),
+            repeat(_ASK_AGAIN_S),
+            is_enough=lambda ends: all(ends[tp] >= offset for tp, offset in wanted.items()),
+        )
 
     def leader_epochs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return the epochs of the leaders; None if they do not tell."""
@@ -203,43 +202,39 @@ class RangeLookup:
         """Ask about all partitions, and again about those that fail."""
         found: dict[TopicPartition, T] = {}
         left = list(partitions)
-        until, attempts = Deadline.after(PATIENCE_S), 0
-        while left:
-            if attempts:
-                self._pause(attempts)
-            answers = self._patiently(partial(ask, left))
-            found.update(answers.found)
-            failed = answers.failed
-            left = [tp for tp in left if tp in failed]
-            attempts += 1
-            # A broker that has just become the leader may say for a moment that the partition does not exist.
-            if not left or attempts < self._attempts or not until.passed:
-                continue
-            if all(has(failed[tp], Consequence.NO_TOPIC) for tp in left):
-                raise GonePartitionsError(left)
-            raise BrokerError(
-                f"Kafka did not return the offsets of {', '.join(map(str, left[:5]))}: {failed[left[0]]}. Look for "
-                f"partitions without a leader and for open transactions, or raise fetchOffset.numRetries."
-            )
-        return found
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        until, attempts = Deadline.after(self._patience_s), 0
-        while True:
-            try:
-                return ask()
-            except TryAgainError as failed:
-                problem = str(failed)
-            attempts += 1
-            if attempts >= self._attempts and until.passed:
-                break
-            self._pause(attempts)
+        def ask_all() -> dict[TopicPartition, str]:
+            answers = self._patiently(partial(ask, left[:]))
+            found.update(answers.found)
+            left[:] = [tp for tp in left if tp in answers.failed]
+            return answers.failed
+
+        # A broker that has just become the leader may say for a moment that the partition does not exist.
+        failed = self._again(ask_all, PATIENCE_S, is_enough=lambda _: not left) if left else {}
+        if not left:
+            return found
+        if all(has(failed[tp], Consequence.NO_TOPIC) for tp in left):
+            raise GonePartitionsError(left)
         raise BrokerError(
-            f"Option 'kafka.bootstrap.servers': the cluster at {self._properties.get('bootstrap.servers', '')!r} did "
-            f"not answer {attempts} times ({problem}). Check the address, the network, and kafka.security.protocol, or "
-            f"raise fetchOffset.numRetries."
+            f"Kafka did not return the offsets of {', '.join(map(str, left[:5]))}: {failed[left[0]]}. Look for "
+            f"partitions without a leader and for open transactions, or raise fetchOffset.numRetries."
         )
 
-    def _pause(self, attempts: int) -> None:
-        """Wait before the next attempt: at least half a second after the user's attempts are used up."""
-        time.sleep(self._pause_s if attempts < self._attempts else max(self._pause_s, _ASK_AGAIN_S))
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        try:
+            return self._again(ask, self._patience_s)
+        except TryAgainError as problem:
+            tried = f"{self._attempts} times" + (f" and for {self._patience_s:g} s" if self._patience_s else "")
+            raise BrokerError(
+                f"Option 'kafka.bootstrap.servers': the cluster at {self._properties.get('bootstrap.servers', '')!r} "
+                f"did not answer {tried} ({problem}). Check the address, the network, and kafka.security.protocol, or "
+                f"raise fetchOffset.numRetries."
+            ) from None
+
+    def _again(self, ask: Callable[[], T], patience_s: float, is_enough: Callable[[T], bool] = lambda _: True) -> T:
+        """Ask with the user's attempts and pauses.  Until the patience ends, add attempts with longer pauses."""
+        pauses_s: Iterator[float] = chain(
+            repeat(self._pause_s, self._attempts - 1), repeat(max(self._pause_s, _ASK_AGAIN_S))
+        )
+        deadline = Deadline.after(patience_s)
+        return patiently(ask, deadline, pauses_s, is_enough=is_enough, attempts=self._attempts)

@@ -6,12 +6,14 @@ after ``offsets.retention.minutes`` (7 days).  The query needs the markers until
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection
+from contextlib import closing
+from itertools import repeat
 
 from pyspark_kafka_group.cluster.channel import CONNECT_TIMEOUT_S
 from pyspark_kafka_group.cluster.cluster import connect
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.offsets.errors import BrokerError
 from pyspark_kafka_group.offsets.skip_markers import Markers, decode, encode
@@ -107,27 +109,17 @@ def read_markers(open_store: Callable[[], SkipStore], partitions: Collection[Top
         If the user may not describe the companion group.  The user may have lost the right since a marker was
         written.
     """
-    store = open_store()
-    deadline = Deadline.after(CONNECT_TIMEOUT_S)
-    try:
-        while True:
-            try:
-                return store.read(partitions)
-            except TryAgainError as problem:
-                if deadline.passed:
-                    raise BrokerError(
-                        f"The query could not find out within {CONNECT_TIMEOUT_S:g} s which ranges of its last batch "
-                        f"it has left to other queries: {problem}. Check the cluster, and start the query again."
-                    ) from None
-                time.sleep(_RETRY_S)
-    finally:
-        store.close()
+    with closing(open_store()) as store:
+        try:
+            return patiently(lambda: store.read(partitions), Deadline.after(CONNECT_TIMEOUT_S), repeat(_RETRY_S))
+        except TryAgainError as problem:
+            raise BrokerError(
+                f"The query could not find out within {CONNECT_TIMEOUT_S:g} s which ranges of its last batch it has "
+                f"left to other queries: {problem}. Check the cluster, and start the query again."
+            ) from None
 
 
 def write_markers(open_store: Callable[[], SkipStore], markers: Markers) -> None:
     """Make ``markers`` durable; raises as :meth:`SkipStore.write` does."""
-    store = open_store()
-    try:
+    with closing(open_store()) as store:
         store.write(markers)
-    finally:
-        store.close()

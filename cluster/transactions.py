@@ -15,6 +15,7 @@ from pyspark_kafka_group.cluster.channel import TIMEOUT_S
 from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.groups import Groups
+from pyspark_kafka_group.cluster.patience import growing, patiently
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -224,7 +225,7 @@ class Transactions(Groups):
                 raise TryAgainError(f"group {group_id!r}: {name}")
             return {tp: name for tp, name in names.items() if name != NONE}
 
-        return self._again(write, deadline)
+        return patiently(write, deadline, growing(_PAUSE_S, _MAX_PAUSE_S))
 
     def listed(
         self, prefix: str, states: Collection[str], *, longer_than_ms: int = -1, deadline: Deadline
@@ -274,7 +275,7 @@ class Transactions(Groups):
                 raise TryAgainError(problem)
             return frozenset(found)
 
-        return self._again(ask, deadline)
+        return patiently(ask, deadline, growing(_PAUSE_S, _MAX_PAUSE_S))
 
     def stable_offsets(self, group_id: str, *, deadline: Deadline) -> dict[TopicPartition, CommittedOffset]:
         """Return all committed offsets of a group, which need not exist; waits for its open transactions."""
@@ -286,7 +287,7 @@ class Transactions(Groups):
                 raise TryAgainError(f"committed offset of {tp}: {name}")
             return found
 
-        return self._again(ask, deadline)
+        return patiently(ask, deadline, growing(_PAUSE_S, _MAX_PAUSE_S))
 
     def _at_coordinators(
         self,
@@ -304,8 +305,10 @@ class Transactions(Groups):
         answered: dict[str, T] = {}
         left = dict.fromkeys(transactional_ids, "no coordinator was asked")
         failed: set[Address] = set()
-        begin, warned, pause_s = time.monotonic(), False, _PAUSE_S
-        while left:
+        begin, warned = time.monotonic(), False
+
+        def ask_all() -> bool:
+            nonlocal warned
             found = self._coordinators_of([*left], deadline, left)
             # Coordinators that have failed come last.  A silent one must not delay the others.
             for address in sorted(found, key=lambda address: address in failed):
@@ -320,15 +323,14 @@ class Transactions(Groups):
                     except (OSError, ProtocolError) as problem:
                         failed.add(address)
                         text = self._errors.text(f"transaction coordinator {address}", problem)
-                        left |= {name: text for name in names if name in left}
-            if left and deadline.left_s < pause_s:
-                break
-            if left:
-                if not warned and time.monotonic() - begin > _LONG_S:
-                    warned = True
-                    log.warning("%d transactions wait for their coordinators: %s", len(left), next(iter(left.values())))
-                time.sleep(pause_s)
-                pause_s = min(2 * pause_s, _MAX_PAUSE_S)
+                        left.update({name: text for name in names if name in left})
+            if left and not warned and time.monotonic() - begin > _LONG_S:
+                warned = True
+                log.warning("%d transactions wait for their coordinators: %s", len(left), next(iter(left.values())))
+            return not left
+
+        if left:
+            patiently(ask_all, deadline, growing(_PAUSE_S, _MAX_PAUSE_S), is_enough=bool)
         return answered, left
 
     def _take(self, name: str, error: int, value: T, answered: dict[str, T], left: dict[str, str]) -> None:
@@ -360,17 +362,6 @@ class Transactions(Groups):
                 self._errors.raise_if_final(error, f"transactional id {name!r}")
                 left[name] = f"transactional id {name!r}: {error}"
         return by_address
-
-    def _again(self, ask: Callable[[], T], deadline: Deadline) -> T:
-        pause_s = _PAUSE_S
-        while True:
-            try:
-                return ask()
-            except TryAgainError:
-                if deadline.left_s < pause_s:
-                    raise
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _MAX_PAUSE_S)
 
 
 def _raise_first(silent: Mapping[str, str]) -> None:

@@ -10,11 +10,13 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection
+from itertools import repeat
 
 from pyspark_kafka_group.cluster.absence import Absence
 from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
@@ -160,28 +162,30 @@ def _deleted(
 ) -> frozenset[str]:
     """Return the topics that no broker has known for so long that they cannot be new."""
     absence: Absence[str] = Absence(time.monotonic)
-    patience = Deadline.after(patience_s)
-    while absent:
+
+    def ask() -> frozenset[str]:
+        nonlocal absent
         try:
             absent = missing(absent)
-            if absence.gone(absent, absent) == absent:
-                break
-        except TryAgainError as problem:
+        except TryAgainError:
             absence.gone(absent, ())
-            if patience.passed:
-                names = ", ".join(sorted(absent))
-                raise BrokerError(
-                    f"The brokers do not say whether these topics were deleted: {names} ({problem}). "
-                    f"Start the query again when all brokers answer."
-                ) from None
-        except KafkaGroupError as problem:
-            # Nothing is lost: the processed offsets stay in the checkpoint until the topic is known to be deleted.
-            _log.warning(
-                "%s: the query could not check whether topics were deleted, and continues: %s", client_id, problem
-            )
-            return frozenset()
-        time.sleep(_RETRY_S)
-    return absent
+            raise
+        if absence.gone(absent, absent) != absent:
+            raise TryAgainError("they may be new")
+        return absent
+
+    try:
+        return patiently(ask, Deadline.after(patience_s), repeat(_RETRY_S)) if absent else absent
+    except TryAgainError as problem:
+        names = ", ".join(sorted(absent))
+        raise BrokerError(
+            f"The brokers do not say whether these topics were deleted: {names} ({problem}). "
+            f"Start the query again when all brokers answer."
+        ) from None
+    except KafkaGroupError as problem:
+        # Nothing is lost: the processed offsets stay in the checkpoint until the topic is known to be deleted.
+        _log.warning("%s: the query could not check whether topics were deleted, and continues: %s", client_id, problem)
+        return frozenset()
 
 
 def _check_waits_for_topics(state: State, pattern: str, *, client_id: str, deleted: frozenset[str]) -> None:

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from itertools import repeat
 from typing import TypeVar
 
 from pyspark_kafka_group.cluster.absence import Absence
@@ -18,6 +19,7 @@ from pyspark_kafka_group.cluster.daemon_executor import ClosedError, DaemonExecu
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_description import ASSIGNING
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.cluster.properties.client_config import value_of
 from pyspark_kafka_group.cluster.skip_store import SkipStore, read_markers, write_markers
 from pyspark_kafka_group.coordinator import warm_up
@@ -221,26 +223,27 @@ class Membership:
 
     def _group_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, GroupOffset]:
         """Return the group's offsets, including all commits of former processes of this query."""
-        deadline, stable = Deadline.after(CONNECT_TIMEOUT_S), True
-        ask = self._known_offsets.known_offsets
-        while True:
-            try:
-                found, failed = self._worker.submit(ask, partitions, require_stable=stable).result()
-                if not failed:
-                    return found
-                problem = next(iter(failed.values()))
-            except TryAgainError as not_known:
-                problem = str(not_known)
-            if deadline.passed:
-                raise BrokerError(
-                    f"The query could not read the offsets of the group {self._settings.group_id!r} within "
-                    f"{CONNECT_TIMEOUT_S:g} s: {problem}. Check the cluster, and start the query again."
-                )
-            if stable:
-                # Only a transaction of this query can still change the result.  After it, others do not matter.
-                self._thread.await_own_transaction()
-                stable = False
-            time.sleep(_RETRY_S)
+        stable = True
+
+        def ask() -> dict[TopicPartition, GroupOffset]:
+            nonlocal stable
+            known_offsets = self._known_offsets.known_offsets
+            found, failed = self._worker.submit(known_offsets, partitions, require_stable=stable).result()
+            for problem in failed.values():
+                if stable:
+                    # Only a transaction of this query can still change the result.  After it, others do not matter.
+                    self._thread.await_own_transaction()
+                    stable = False
+                raise TryAgainError(problem)
+            return found
+
+        try:
+            return patiently(ask, Deadline.after(CONNECT_TIMEOUT_S), repeat(_RETRY_S))
+        except TryAgainError as problem:
+            raise BrokerError(
+                f"The query could not read the offsets of the group {self._settings.group_id!r} within "
+                f"{CONNECT_TIMEOUT_S:g} s: {problem}. Check the cluster, and start the query again."
+            ) from None
 
     def _check_no_members(self, offsets: GroupOffsets) -> None:
         """Raise if the group of a query with ``assign`` has members, because its first commit would fail."""

@@ -86,18 +86,9 @@ LEADERS = (
 """Places that find a leader, and remember it."""
 
 LOOPS = (
-    "cluster/group_offsets.py GroupOffsets.connect",
-    "cluster/range_lookup.py RangeLookup._complete",
-    "cluster/range_lookup.py RangeLookup._patiently",
-    "coordinator/membership.py Membership._group_offsets",
-    "coordinator/absent_topics.py _deleted",
-    "connector/query/available_now.py log_ends_now",
-    "cluster/dead_letter_topic.py require_dead_letter_topic",
-    "cluster/skip_store.py read_markers",
-    "cluster/transactions.py Transactions._again",
-    "connector/batch/bookmark.py Bookmark.commit",
-    "connector/batch/planning.py resolve_existing",
-    "tools/analysis/group_view.py patiently",
+    "cluster/patience.py patiently",
+    "connector/writing/producer_requests.py ProducerRequests._again",
+    "connector/writing/direct_producer.py DirectProducer._find_partition",
 )
 """Loops that ask again until a deadline."""
 

@@ -14,7 +14,7 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, is_chosen
 from pyspark_kafka_group.tools.analysis.documents import starting_offsets_document
 from pyspark_kafka_group.tools.analysis.group_checks import listed
-from pyspark_kafka_group.tools.analysis.group_view import patiently
+from pyspark_kafka_group.tools.analysis.group_view import answered
 from pyspark_kafka_group.tools.analysis.reset_plan import ResetRequest, plan
 from pyspark_kafka_group.tools.analysis.spark_checkpoint import (
     BEGINNING,
@@ -74,7 +74,7 @@ def import_checkpoint(
       kafka-group import-checkpoint -b localhost:9092 --group orders-etl -y old
     """
     del properties
-    known = patiently(lambda: inspection.topics({tp.topic for tp in found}))
+    known = answered(lambda: inspection.topics({tp.topic for tp in found}))
     partitions = {TopicPartition(name, number) for name, info in known.items() for number in info.leader_epochs}
     added = sorted(tp for tp in partitions - found.keys() if is_chosen(topics, *tp))
     request = ResetRequest(
@@ -83,7 +83,7 @@ def import_checkpoint(
         wanted=topics,
         allow_new_topics=True,
     )
-    changes = patiently(lambda: plan(inspection, group, request))
+    changes = answered(lambda: plan(inspection, group, request))
     beyond = [change.tp for change in changes if change.requested > change.log_end]
     if beyond:
         raise ConfigurationError(
@@ -135,7 +135,7 @@ def export_checkpoint(
       kafka-group export-checkpoint --profile prod --topics orders orders-etl
     """
     del properties
-    offsets = patiently(lambda: starting_offsets(inspection, group, topics))
+    offsets = answered(lambda: starting_offsets(inspection, group, topics))
     new = [tp for tp, offset in offsets.items() if offset == BEGINNING]
     if new:
         say(f"{listed(new)}: the group has no offset there. Spark begins at the beginning (-2).")

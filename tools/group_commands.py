@@ -25,7 +25,7 @@ from pyspark_kafka_group.tools.analysis.documents import (
 from pyspark_kafka_group.tools.analysis.group_samples import GroupSample, following
 from pyspark_kafka_group.tools.analysis.group_view import (
     GroupView,
-    patiently,
+    answered,
     view_group,
     with_statuses,
     with_time_lags,
@@ -94,7 +94,7 @@ def describe(
       kafka-group describe -b localhost:9092 orders-etl
       kafka-group describe --profile prod --json orders-etl | jq .lag
     """
-    view = with_time_lags(patiently(lambda: _existing(inspection, group)), inspection)
+    view = with_time_lags(answered(lambda: _existing(inspection, group)), inspection)
     if not no_status:
         try:
             view = with_statuses(view, inspection, properties)
@@ -130,8 +130,8 @@ def groups(inspection: Cluster, properties: dict[str, str], as_json: bool) -> No
     """
     del properties
     documents = [
-        listed_group_document(patiently(partial(view_group, inspection, name)))
-        for name in patiently(inspection.group_ids)
+        listed_group_document(answered(partial(view_group, inspection, name)))
+        for name in answered(inspection.group_ids)
     ]
     show(documents, as_json, lambda: groups_text(documents, width=terminal_width()))
 
@@ -148,7 +148,7 @@ def coordinator(inspection: Cluster, properties: dict[str, str], group: str, as_
       kafka-group coordinator -b localhost:9092 orders-etl
     """
     del properties
-    document = patiently(lambda: coordinator_document(inspection, group))
+    document = answered(lambda: coordinator_document(inspection, group))
     show([document], as_json, lambda: coordinator_text(document))
 
 
@@ -198,7 +198,7 @@ def doctor(
       kafka-group doctor --profile prod --json orders-etl | jq .findings[].code
       kafka-group doctor --spark
     """
-    facts = patiently(lambda: examine(inspection, properties, group, topics))
+    facts = answered(lambda: examine(inspection, properties, group, topics))
     document = diagnosis_document(facts, diagnose(facts))
     show([document], as_json, lambda: diagnosis_text(document))
     if not document["healthy"]:
@@ -249,7 +249,7 @@ def watch(
                 problem = None
                 try:
                     if sample is None:
-                        view = patiently(lambda: _existing(inspection, group))
+                        view = answered(lambda: _existing(inspection, group))
                     else:
                         view = view_group(inspection, group)
                     sample = following(sample, with_time_lags(view, inspection), time_ms=int(time.time() * 1000))

@@ -16,7 +16,7 @@ from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, is_chosen, without
 from pyspark_kafka_group.tools.analysis.documents import entry_document, incident_document
 from pyspark_kafka_group.tools.analysis.group_checks import check_exist
-from pyspark_kafka_group.tools.analysis.group_view import patiently, view_group
+from pyspark_kafka_group.tools.analysis.group_view import answered, view_group
 from pyspark_kafka_group.tools.analysis.history import Entry, Move, changes, merged, read_history
 from pyspark_kafka_group.tools.analysis.rewinds import find_incidents
 from pyspark_kafka_group.tools.command_base import (
@@ -79,7 +79,7 @@ def history(
       kafka-group history --profile hubs --poll 5 orders-etl
     """
     if poll is not None:
-        patiently(lambda: check_exist(inspection, topics))
+        answered(lambda: check_exist(inspection, topics))
         polled = (entry for entry in _polled(inspection, group, poll, count) if is_chosen(topics, *entry.tp))
         entries = (entry for entry in polled if everything or entry.move is not Move.SAME)
         _show_polled(group, entries, as_json, None if wide else terminal_width())
@@ -140,14 +140,14 @@ def _entries(inspection: Cluster, properties: dict[str, str], group: str, topics
         If a chosen topic or partition is not in the history, and does not exist.
     """
     known = set()
-    for entry in patiently(lambda: read_history(inspection, properties, group, warn=say)):
+    for entry in answered(lambda: read_history(inspection, properties, group, warn=say)):
         known.add(entry.tp)
         if is_chosen(topics, *entry.tp):
             yield entry
     if not known:
-        patiently(lambda: view_group(inspection, group)).check_exists()
+        answered(lambda: view_group(inspection, group)).check_exists()
     missing = without(topics, known)
-    patiently(lambda: check_exist(inspection, missing))
+    answered(lambda: check_exist(inspection, missing))
 
 
 def _polled(inspection: Cluster, group: str, interval: float, count: int | None) -> Iterator[Entry]:
@@ -159,7 +159,7 @@ def _polled(inspection: Cluster, group: str, interval: float, count: int | None)
     before = None
     for _ in polls(interval, count):
         try:
-            view = patiently(lambda: view_group(inspection, group))
+            view = answered(lambda: view_group(inspection, group))
         except TryAgainError as problem:
             if before is None:
                 raise

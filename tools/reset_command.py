@@ -21,7 +21,7 @@ from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.tools.analysis.arguments import parse_offsets, parse_target
 from pyspark_kafka_group.tools.analysis.documents import reset_document
 from pyspark_kafka_group.tools.analysis.group_checks import GroupInUseError, listed
-from pyspark_kafka_group.tools.analysis.group_view import patiently
+from pyspark_kafka_group.tools.analysis.group_view import answered
 from pyspark_kafka_group.tools.analysis.reset_plan import Change, ResetRequest, plan
 from pyspark_kafka_group.tools.command_base import Command, connected, fail, say, show, topics_option
 from pyspark_kafka_group.tools.texts import reset_text, terminal_width
@@ -113,7 +113,7 @@ def reset(
       kafka-group reset --profile prod --to-group orders-etl-old orders-etl
     """
     del properties
-    changes = patiently(lambda: plan(inspection, group, request))
+    changes = answered(lambda: plan(inspection, group, request))
     set_offsets(inspection, group, changes, execute, as_json, intended=intended)
 
 
@@ -163,7 +163,7 @@ def _execute(inspection: Cluster, group: str, changes: Sequence[Change], intende
         return
     why = problem or ", ".join(sorted({*refused.values()}))
     try:
-        found = patiently(lambda: inspection.committed(group, [*offsets], require_stable=False)).found
+        found = answered(lambda: inspection.committed(group, [*offsets], require_stable=False)).found
     except (TryAgainError, KafkaGroupError) as failure:
         fail(
             f"it is unknown whether the offsets were set, some of them or none: {why}. They cannot be read either: "

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Collection, Mapping
 from contextlib import closing
+from itertools import repeat
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from pyspark_kafka_group.batch.planning import open_lookup, partitions_of, resolve_existing, spans_of, topics_of
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.cluster.range_lookup import GonePartitionsError, RangeLookup
 from pyspark_kafka_group.columns.schema import spark_schema
 from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
@@ -31,6 +32,7 @@ from pyspark_kafka_group.offsets.errors import (
 from pyspark_kafka_group.offsets.range_bounds import AtCommitted
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch
+from pyspark_kafka_group.wire.deadline import Deadline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -124,19 +126,16 @@ class Bookmark:
         """
         if self._committed:
             return
-        until_s = time.monotonic() + _PATIENCE_S
+        deadline = Deadline.after(_PATIENCE_S)
         with closing(open_lookup(self._settings, patience_s=_PATIENCE_S)) as lookup:
-            while not self._committed:
-                try:
-                    self._commit(lookup)
-                    self._committed = True
-                except TryAgainError as failed:
-                    if time.monotonic() >= until_s:
-                        raise BrokerError(
-                            f"The group {self._group_id!r} has not committed within {_PATIENCE_S:g} s, or has not "
-                            f"answered ({failed}). Call commit() again."
-                        ) from None
-                    time.sleep(_PAUSE_S)
+            try:
+                patiently(lambda: self._commit(lookup), deadline, repeat(_PAUSE_S))
+            except TryAgainError as problem:
+                raise BrokerError(
+                    f"The group {self._group_id!r} has not committed within {_PATIENCE_S:g} s, or has not answered "
+                    f"({problem}). Call commit() again."
+                ) from None
+        self._committed = True
 
     def _commit(self, lookup: RangeLookup) -> None:
         lookup.check_group()

@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from itertools import repeat
 
 from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.coordinator.handover.state import NO_EPOCH
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.coordinator.settings import GroupSettings
@@ -244,17 +246,17 @@ def log_ends_now(settings: GroupSettings, watch: LogWatch) -> dict[TopicPartitio
         If a log end is still missing after a minute.
     """
     everything = settings.partitions_of(_partition_counts(settings))
-    deadline = Deadline.after(_TARGET_PATIENCE_S)
-    found = watch.look(everything)
-    while len(found) < len(everything):
-        if deadline.passed:
-            missing = ", ".join(sorted(str(tp) for tp in set(everything) - found.keys()))
-            raise BrokerError(
-                f"No log end of {missing} within {_TARGET_PATIENCE_S:g} s: a partition has no leader, or its broker "
-                f"does not answer."
-            )
-        time.sleep(_TARGET_PAUSE_S)
-        found = watch.look(everything)
+    found = patiently(
+        lambda: watch.look(everything),
+        Deadline.after(_TARGET_PATIENCE_S),
+        repeat(_TARGET_PAUSE_S),
+        is_enough=lambda found: len(found) == len(everything),
+    )
+    if missing := sorted(set(everything) - found.keys()):
+        raise BrokerError(
+            f"No log end of {', '.join(map(str, missing))} within {_TARGET_PATIENCE_S:g} s: a partition has no leader, "
+            f"or its broker does not answer."
+        )
     return dict(found)
 
 

@@ -86,14 +86,14 @@ class KafkaGroupViewReader(DataSourceReader):
     def _documents(self, inspection: Cluster) -> Iterator[Document]:
         # Deliberate: not at the top.  Only the task needs it.
         from pyspark_kafka_group.tools.analysis.documents import entry_document, group_document, incident_document
-        from pyspark_kafka_group.tools.analysis.group_view import patiently, view_group, with_statuses, with_time_lags
+        from pyspark_kafka_group.tools.analysis.group_view import answered, view_group, with_statuses, with_time_lags
         from pyspark_kafka_group.tools.analysis.history import merged, read_history
         from pyspark_kafka_group.tools.analysis.offsets_topic import OffsetsTopicUnreadableError
         from pyspark_kafka_group.tools.analysis.rewinds import find_incidents
 
         group = self._properties["group.id"]
         if self._view in ("lag", "members"):
-            view = patiently(lambda: view_group(inspection, group))
+            view = answered(lambda: view_group(inspection, group))
             if self._view == "lag":
                 with suppress(TryAgainError):  # then there are no time lags
                     view = with_time_lags(view, inspection)
@@ -105,7 +105,7 @@ class KafkaGroupViewReader(DataSourceReader):
                 common = {key: whole[key] for key in ("group", "state", "protocol")}
                 yield from ({**common, **member} for member in whole["members"])
             return
-        entries = patiently(lambda: read_history(inspection, self._properties, group))
+        entries = answered(lambda: read_history(inspection, self._properties, group))
         if self._view == "history":
             yield from (entry_document(group, entry) for entry in merged(entries))
         else:

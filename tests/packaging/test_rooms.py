@@ -43,7 +43,7 @@ ENTRANCES = {
 
 FOR_LEAVES = """
 cluster.cluster cluster.cluster_answers cluster.committer cluster.error_remedies cluster.group_description
-cluster.request_errors
+cluster.patience cluster.request_errors
 cluster.properties.client_config cluster.properties.client_login cluster.properties.durations
 cluster.properties.java_security cluster.properties.kafka_properties cluster.properties.permissions
 cluster.properties.redaction cluster.properties.secret_references

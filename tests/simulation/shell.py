@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyspark_kafka_group.cluster import patience
 from pyspark_kafka_group.coordinator import (
     absent_topics,
     commits,
@@ -633,6 +634,7 @@ def _told_step(state: State, given: inputs.Input) -> tuple[State, tuple[Output, 
 
 _REPLACED: list[tuple[Any, dict[str, object]]] = [
     (deadline, {"time": CLOCK}),
+    (patience, {"time": CLOCK}),
     (absent_topics, {"time": CLOCK, "step": _told_step}),
     (start_requests, {"time": CLOCK, "new_lineage": stand_ins.new_lineage}),
     (log_watch, {"time": CLOCK, "LogEnds": stand_ins.SimulatedLogEnds}),

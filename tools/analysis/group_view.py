@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import TypeVar
 
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.cluster_answers import DatedOffset, GroupCoordinator
-from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_description import DEAD, GroupDescription, GroupMember
+from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import GroupError
@@ -36,7 +37,7 @@ GONE = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
 """Errors of partitions that no longer exist."""
 
 
-def patiently(ask: Callable[[], T]) -> T:
+def answered(ask: Callable[[], T]) -> T:
     """Ask until the cluster answers: a coordinator may be loading or moving.
 
     Raises
@@ -44,14 +45,7 @@ def patiently(ask: Callable[[], T]) -> T:
     TryAgainError
         If there is no answer within 10 s.
     """
-    deadline = Deadline.after(_PATIENCE_S)
-    while True:
-        try:
-            return ask()
-        except TryAgainError:
-            if deadline.left_s < _PAUSE_S:
-                raise
-        time.sleep(_PAUSE_S)
+    return patiently(ask, Deadline.after(_PATIENCE_S), repeat(_PAUSE_S))
 
 
 class UnknownGroupError(GroupError):
