@@ -13,15 +13,13 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import matching
 from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.cluster.properties.client_config import Properties
+from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, BrokerError, UnknownTopicError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 
 T = TypeVar("T")
-
-SHORTER_S = 10.0
-"""How long a log must end below a wanted offset before records count as lost."""
 
 PATIENCE_S = 3.0
 """How long to ask again about partitions that fail, in seconds, even if this takes more attempts."""
@@ -135,7 +133,7 @@ class RangeLookup:
         read_committed = self._read_committed and not open_transactions
         return patiently(
             lambda: self._complete(wanted, partial(self._cluster.log_ends, read_committed=read_committed)),
-            Deadline.after(SHORTER_S),
+            Deadline.after(lasting.SHORTER_S),
             repeat(_ASK_AGAIN_S),
             is_enough=lambda ends: all(ends[tp] >= offset for tp, offset in wanted.items()),
         )

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Callable, Collection
 from itertools import repeat
 
-from pyspark_kafka_group.cluster.absence import Absence
 from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
@@ -21,8 +19,10 @@ from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.settings import GroupSettings
+from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.errors import BrokerError, KafkaGroupError, UnknownTopicError
+from pyspark_kafka_group.offsets.lasting import Lasting
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 
@@ -138,7 +138,7 @@ def tell_of_deleted(
 
 
 def gone_partitions(
-    absence: Absence[TopicPartition], partitions: Collection[TopicPartition], offsets: GroupOffsets
+    absence: Lasting[TopicPartition], partitions: Collection[TopicPartition], offsets: GroupOffsets
 ) -> frozenset[TopicPartition]:
     """Return the partitions that no longer exist.
 
@@ -148,7 +148,7 @@ def gone_partitions(
         If some have not been missing for long enough yet.
     """
     missing = offsets.missing_partitions(partitions)
-    gone = absence.gone(partitions, missing)
+    gone = absence.note(missing, partitions)
     if missing - gone:
         raise TryAgainError(f"the broker that answered does not know {', '.join(sorted(map(str, missing)))}")
     return gone
@@ -161,16 +161,16 @@ def _deleted(
     client_id: str,
 ) -> frozenset[str]:
     """Return the topics that no broker has known for so long that they cannot be new."""
-    absence: Absence[str] = Absence(time.monotonic)
+    absence: Lasting[str] = Lasting(lasting.GONE_S)
 
     def ask() -> frozenset[str]:
         nonlocal absent
         try:
             absent = missing(absent)
         except TryAgainError:
-            absence.gone(absent, ())
+            absence.note(())
             raise
-        if absence.gone(absent, absent) != absent:
+        if absence.note(absent) != absent:
             raise TryAgainError("they may be new")
         return absent
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from itertools import repeat
 from typing import TypeVar
 
-from pyspark_kafka_group.cluster.absence import Absence
 from pyspark_kafka_group.cluster.channel import CONNECT_TIMEOUT_S
 from pyspark_kafka_group.cluster.daemon_executor import ClosedError, DaemonExecutor
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
@@ -41,6 +40,7 @@ from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.held_back import Where
 from pyspark_kafka_group.coordinator.member import Standing
 from pyspark_kafka_group.coordinator.settings import GroupSettings
+from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import (
@@ -50,6 +50,7 @@ from pyspark_kafka_group.offsets.errors import (
     GroupError,
     KafkaGroupError,
 )
+from pyspark_kafka_group.offsets.lasting import Lasting
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
@@ -101,7 +102,7 @@ class Membership:
         self._group: GroupThread | None = None
         self.warming_tasks = 0  # number of tasks of the batch that runs before the query joins
         self._begun = False  # whether the group thread runs, or is just about to
-        self._absence: Absence[TopicPartition] = Absence(time.monotonic)  # requests thread only
+        self._absence: Lasting[TopicPartition] = Lasting(lasting.GONE_S)  # requests thread only
         self.replay_waits_for = ""  # why replay() has returned None; empty if only the group is not ready
         self.partitions_at_start: list[TopicPartition] = []  # those of the subscribed topics
 

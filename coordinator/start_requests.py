@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import ParamSpec
 
-from pyspark_kafka_group.cluster.absence import Absence
 from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor, unexpected
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
@@ -20,8 +19,10 @@ from pyspark_kafka_group.coordinator.handover.inputs import Forget, LogChange, L
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.loop import Loop
 from pyspark_kafka_group.coordinator.settings import GroupSettings
+from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.commit_metadata import differ, new_lineage
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
+from pyspark_kafka_group.offsets.lasting import Lasting
 from pyspark_kafka_group.offsets.start_inputs import PartitionInfo, ProcessedOffset
 from pyspark_kafka_group.offsets.start_position import is_behind
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
@@ -37,13 +38,6 @@ _WARN_S = 5.0
 # The same for topics that were deleted, and may never exist again.
 _DELETED_PAUSE_S = 5.0
 _DELETED = "its topic does not exist"
-
-# How long leader epochs must have gone back before the cluster counts as restored from an older copy.  A leader that is
-# cut off from the others also reports an old epoch, until it learns of its successor.
-_RESTORED_S = 30.0
-
-# A log end goes back for a moment while a partition changes its leader.  A truncated log stays short.
-SHORTER_S = 10.0
 
 
 class StartRequests:
@@ -100,9 +94,10 @@ class StartRequests:
         self._clock = clock
         self._sleep = sleep
         self._warn_at = self._ask_for_deleted_at = 0.0
-        self._absence: Absence[str] = Absence(clock)
+        self._absence: Lasting[str] = Lasting(lasting.GONE_S, clock)
+        self._shorter: Lasting[tuple[TopicPartition, OwnershipEpoch]] = Lasting(lasting.SHORTER_S, clock)
+        self._behind: Lasting[tuple[TopicPartition, OwnershipEpoch]] = Lasting(lasting.RESTORED_S, clock)
         self._left: dict[TopicPartition, OwnershipEpoch] = {}  # to ask again; used by the worker only
-        self._doubtful_since: dict[tuple[TopicPartition, OwnershipEpoch], float] = {}
         self.reasons: Mapping[TopicPartition, str] = {}
 
     def fetch(self, epochs: Mapping[TopicPartition, OwnershipEpoch]) -> None:
@@ -140,7 +135,7 @@ class StartRequests:
         try:
             missing = self._offsets.missing_topics(topics)
         except TryAgainError:
-            self._absence.gone(topics, ())  # topics that were missing may exist by now
+            self._absence.note((), topics)  # topics that were missing may exist by now
             missing = topics
         except KafkaGroupError as problem:
             state = self._loop.state
@@ -154,9 +149,9 @@ class StartRequests:
             # Other requests report what matters to this query.  A right may have gone together with the topic.
             _log.info("%s: cannot find out whether topics were deleted: %s", self._client_id, problem)
             return
-        gone = self._absence.gone(topics, missing)
+        gone = self._absence.note(missing, topics)
         if gone:
-            self._absence.gone(gone, ())  # if one comes back and goes again, the wait begins again
+            self._absence.note((), gone)  # if one comes back and goes again, the wait begins again
             self._gone |= gone
             state = self._loop.state
             of_gone = sorted(tp for tp in {*state.processed, *state.owned} if tp.topic in gone)
@@ -210,19 +205,14 @@ class StartRequests:
         self, found: StartAnswers, wanted: Mapping[TopicPartition, OwnershipEpoch], state: State
     ) -> StartAnswers:
         """Return ``found`` without answers that may be temporary.  An answer that lasts is accepted."""
-        now = self._clock()
         shorter = {tp for tp, info in found.info.items() if _is_shorter(info, state.processed.get(tp))}
         logged = {} if state.unfinished is None else state.unfinished.entries
         behind = {tp for tp, info in found.info.items() if is_behind(info, state.processed.get(tp), logged.get(tp))}
-        patience_s = {**dict.fromkeys(shorter, SHORTER_S), **dict.fromkeys(behind, _RESTORED_S)}
-        doubtful = {(tp, wanted[tp]): self._doubtful_since.get((tp, wanted[tp]), now) for tp in patience_s}
-        others = {
-            (tp, epoch): since
-            for (tp, epoch), since in self._doubtful_since.items()
-            if wanted.get(tp) != epoch and tp in state.owned and state.owned[tp].epoch == epoch
-        }
-        self._doubtful_since = {**others, **doubtful}
-        waits = {tp for (tp, _), since in doubtful.items() if now - since < patience_s[tp]}
+        waits: set[TopicPartition] = set()
+        for fact, doubtful in ((self._shorter, shorter - behind), (self._behind, behind)):
+            left = [(tp, epoch) for tp, epoch in fact.keys if tp not in state.owned or state.owned[tp].epoch != epoch]
+            lasted = fact.note({(tp, wanted[tp]) for tp in doubtful}, {*wanted.items(), *left})
+            waits |= doubtful - {tp for tp, _ in lasted}
         info = {tp: info for tp, info in found.info.items() if tp not in waits}
         texts = {
             tp: (
@@ -256,7 +246,7 @@ class StartRequests:
 
     def _note_missing(self, wanted: Mapping[TopicPartition, OwnershipEpoch], missing: frozenset[str]) -> None:
         """Check whether topics were deleted, once they have been missing for a while."""
-        gone = self._absence.gone({tp.topic for tp in wanted}, missing)
+        gone = self._absence.note(missing, {tp.topic for tp in wanted})
         if gone - self._loop.state.deleted:
             self._post("Asking for deleted topics", self._check, gone)
 

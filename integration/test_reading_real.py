@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient
 
 from pyspark_kafka_group.columns.limits import MAX_BATCH_BYTES
 from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS
+from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.errors import DataLossError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
-from pyspark_kafka_group.reading import range_reader
 from pyspark_kafka_group.reading.client_cache import CONSUMERS
 from pyspark_kafka_group.reading.range_reader import ReadOptions
 from pyspark_kafka_group.reading.reader_config import reader_config
@@ -166,7 +166,7 @@ def test_a_range_behind_the_begin_of_an_open_transaction_waits_for_its_end(
     kafka: Kafka, topic: TopicFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: its records counted as lost.  A batch that was planned for read_uncommitted may have one."""
-    monkeypatch.setattr(range_reader, "SHORTER_S", 1.0)
+    monkeypatch.setattr(lasting, "SHORTER_S", 1.0)
     log = Transactions(kafka, topic())
     log.add(2, commit=True)
     log.leave_open(3)

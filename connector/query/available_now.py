@@ -17,10 +17,12 @@ from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.coordinator.handover.state import NO_EPOCH
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.coordinator.settings import GroupSettings
+from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, BrokerError, DataLossError, NoPartitionsError
+from pyspark_kafka_group.offsets.lasting import Lasting
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.query.log_inspection import SHORTER_S, change_logs
+from pyspark_kafka_group.query.log_inspection import change_logs
 from pyspark_kafka_group.query.log_watch import LogWatch
 from pyspark_kafka_group.query.planning import Plannable, plan
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -101,7 +103,7 @@ class AvailableNow:
         target = self._target
         deadline = Deadline.after(_PATIENCE_S)
         nothing_since: float | None = None
-        shorter: dict[TopicPartition, Deadline] = {}
+        shorter: Lasting[TopicPartition] = Lasting(lasting.SHORTER_S)
         while True:
             self._settle(group)
             state = group.state
@@ -125,8 +127,10 @@ class AvailableNow:
             else:
                 # A log end goes back for a moment while a partition changes its leader.
                 left = [tp for tp, end in self.ends.items() if max(plannable[tp].offset, end) < target[tp]]
-                shorter = {tp: shorter.get(tp, Deadline.after(SHORTER_S)) for tp in left}
-                if any(self._waits_for_end(tp, until, group) for tp, until in shorter.items()):
+                lasted = shorter.note(left)
+                for tp in lasted:
+                    self._lower_target(tp, group)
+                if len(lasted) < len(left):
                     self._wait_for_others(group, plannable)
                     continue
                 # Deliberate: use the state from before the question.  The group may assign the first partitions
@@ -169,16 +173,14 @@ class AvailableNow:
             f"with kafka-consumer-groups --describe --members."
         )
 
-    def _waits_for_end(self, tp: TopicPartition, until: Deadline, group: Membership) -> bool:
-        """Return whether to wait until the log of ``tp`` reaches the target again.  If not, lower the target.
+    def _lower_target(self, tp: TopicPartition, group: Membership) -> None:
+        """Lower the target to the end of a log that stays shorter.
 
         Raises
         ------
         DataLossError
-            If the log stays shorter, and ``failOnDataLoss`` is set.
+            If ``failOnDataLoss`` is set.
         """
-        if not until.passed:
-            return True
         if self._settings.start.fail_on_data_loss:
             end = self.ends[tp]
             raise DataLossError(
@@ -197,10 +199,9 @@ class AvailableNow:
             tp,
             self._target[tp],
             self.ends[tp],
-            SHORTER_S,
+            lasting.SHORTER_S,
         )
         self._target[tp] = self.ends[tp]
-        return False
 
     def _settle_commits(self, group: Membership) -> None:
         """Wait until all finished batches are committed: after the last batch Spark ends this process at once."""

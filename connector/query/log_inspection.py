@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from pyspark_kafka_group.cluster.absence import GONE_S, Absence
 from pyspark_kafka_group.coordinator.handover.inputs import LogChange
 from pyspark_kafka_group.coordinator.handover.state import Position
 from pyspark_kafka_group.coordinator.membership import Membership
+from pyspark_kafka_group.offsets import lasting
+from pyspark_kafka_group.offsets.lasting import Lasting
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from pyspark_kafka_group.query.planning import LeaderEpochs, Plannable, below, recreated_topics, suspects
 
@@ -23,14 +24,6 @@ MANY_PARTITIONS = 2000
 
 # The pause between two requests for topic ids, with many partitions or while log ends are missing.
 _IDS_PAUSE_S = 1.0
-
-# How long a log end must be below the position, under the same leader epoch, before records count as lost.  The end
-# goes back for a moment while a partition changes its leader.  After a truncation it stays below.
-SHORTER_S = 10.0
-
-# How long the leader epoch of a log must be older than that of the position before the cluster counts as restored from
-# an older copy.  `log_ends` believes a leader that is cut off from the others for a minute.
-_RESTORED_S = 60.0
 
 TopicIds = Mapping[str, str | None]
 """The id of each topic that exists; None if the broker has no ids."""
@@ -85,13 +78,14 @@ class LogInspection:
         why_no_epoch_end: Callable[[TopicPartition], str] = lambda _: "no answer",
     ) -> None:
         self._why_no_epoch_end = why_no_epoch_end
-        self._shorter_since: dict[TopicPartition, float] = {}
         self.reasons: dict[TopicPartition, str] = {}
         self._ask_topic_ids = ask_topic_ids
         self._ask_epoch_ends = ask_epoch_ends
         self._ids_due_at = 0.0
-        self._absence: Absence[str] = Absence(time.monotonic)
-        self._outdated_since: dict[TopicPartition, float] = {}
+        self._absence: Lasting[str] = Lasting(lasting.GONE_S)
+        self._shorter: Lasting[TopicPartition] = Lasting(lasting.SHORTER_S)
+        self._outdated: Lasting[TopicPartition] = Lasting(lasting.RESTORED_AT_REMEMBERED_LEADERS_S)
+        self._outdated_without_id: Lasting[TopicPartition] = Lasting(lasting.GONE_S)
         self._validated: dict[TopicPartition, tuple[Position, LeaderEpoch]] = {}
         self._told: dict[TopicPartition, Offset] = {}  # the positions that were reported as truncated
         self.strange = False
@@ -119,10 +113,7 @@ class LogInspection:
         self.strange = bool(silent or outdated or shorter)
         recreated, deleted, unsure = self._compare_topics(plannable, bool(outdated or shorter), silent, news=news)
         lacking, unknown = self._validate(plannable, epochs, leader_epochs)
-        now = time.monotonic()
-        self._shorter_since = {tp: self._shorter_since.get(tp, now) for tp in shorter}
-        lasting = {tp for tp, since in self._shorter_since.items() if now - since >= SHORTER_S}
-        cut = lasting | self._of_other_logs(plannable, outdated) | lacking
+        cut = self._shorter.note(shorter) | self._of_other_logs(plannable, outdated) | lacking
         cut = {tp for tp in cut if tp.topic not in recreated and tp not in unsure}
         shorter = {tp for tp in shorter if tp.topic not in recreated}
         self.reasons = dict.fromkeys(unsure, "its topic may have been deleted or created again")
@@ -156,18 +147,13 @@ class LogInspection:
         self._validated = {**before, **{tp: (plannable[tp], leader_epochs[tp]) for tp in known}}
         return lacking, set(epochs.keys() - epoch_ends.keys())
 
-    def _of_other_logs(self, plannable: Plannable, outdated: set[TopicPartition]) -> set[TopicPartition]:
+    def _of_other_logs(self, plannable: Plannable, outdated: set[TopicPartition]) -> frozenset[TopicPartition]:
         """Return the partitions whose leader epoch has been too old for so long that this is another log.
 
         Without topic ids the topic was probably created again.  With the same id the cluster was probably restored.
         """
-        now = time.monotonic()
-        self._outdated_since = {tp: self._outdated_since.get(tp, now) for tp in outdated}
-        return {
-            tp
-            for tp, since in self._outdated_since.items()
-            if now - since >= (GONE_S if plannable[tp].topic_id is None else _RESTORED_S)
-        }
+        without_id = {tp for tp in outdated if plannable[tp].topic_id is None}
+        return self._outdated_without_id.note(without_id) | self._outdated.note(outdated - without_id)
 
     def _compare_topics(
         self, plannable: Plannable, suspicious: bool, silent: set[TopicPartition], *, news: bool
@@ -177,8 +163,8 @@ class LogInspection:
         few = len(plannable) <= MANY_PARTITIONS
         wait = suspicious or (news and few)
         if not wait and not ((news or silent) and now >= self._ids_due_at):
-            if self._absence:  # a topic with log ends was not deleted
-                self._absence.gone({tp.topic for tp in plannable} - {tp.topic for tp in silent}, ())
+            if self._absence.keys:  # a topic with log ends was not deleted
+                self._absence.note((), {tp.topic for tp in plannable} - {tp.topic for tp in silent})
             return set(), set(), set()
         self._ids_due_at = now + _IDS_PAUSE_S * max(1.0, len(plannable) / MANY_PARTITIONS)
         topics = {tp.topic for tp in plannable}
@@ -186,7 +172,7 @@ class LogInspection:
         if ids is None:
             return set(), set(), set(plannable) if suspicious else set()
         missing = topics - ids.keys()
-        deleted = set(self._absence.gone(topics, missing))
+        deleted = set(self._absence.note(missing, topics))
         known = {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
         unsure = {tp for tp in plannable if tp.topic in missing}
         return recreated_topics(plannable, known), deleted, unsure

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.errors import (
     AuthenticationError,
     BrokerError,
@@ -31,6 +32,7 @@ from pyspark_kafka_group.offsets.errors import (
     ReadTimeoutError,
 )
 from pyspark_kafka_group.offsets.kafka_errors import Meaning, row_of
+from pyspark_kafka_group.offsets.lasting import Lasting
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records, UnreadableBatch, note
 
@@ -45,15 +47,9 @@ WAIT_S = 0.1
 _QUERY_TIMEOUT_S = 5.0
 """Timeout of one request for log start and end.  The reader repeats it until the range's timeout."""
 
-SHORTER_S = 10.0
-"""How long the log must end below the range before records count as lost."""
-
 REFUSAL_PATIENCE_S = 10.0
 """How long refusals (credentials, rights, unknown topic) must last before they are errors.  Brokers refuse for a moment
 while they start, or until they know a new ACL.  Spark repeats a task only a few times."""
-
-GONE_S = 3.0
-"""How long each answer about the topic must lack the partition before its records count as lost."""
 
 _ASK_AGAIN_S = 1.0
 """Time between two such requests."""
@@ -104,8 +100,8 @@ class RangeReader:
         self.until: int = wanted.until
         self._errors: dict[int, KafkaError] = {}  # of this partition, since its last record
         self._asked_for_partition: float | None = None  # when, since its last record
-        self._gone_since: float | None = None
-        self._shorter_since: float | None = None
+        self._gone: Lasting[TopicPartition] = Lasting(lasting.GONE_S)
+        self._shorter: Lasting[TopicPartition] = Lasting(min(lasting.SHORTER_S, options.timeout_s / 2))
         # Handles the answer to the open request for log start and end.
         self._on_watermarks: Callable[[int, int], None] | None = None
 
@@ -154,8 +150,9 @@ class RangeReader:
     def _note_progress(self) -> None:
         """Restart the clock and forget earlier errors."""
         self._idle.restart()
-        self._asked_for_partition = self._gone_since = None
-        self._shorter_since = None
+        self._asked_for_partition = None
+        self._gone.note(())
+        self._shorter.note(())
         self._errors.clear()
 
     def _on_event(self, event: ReaderEvent) -> None:
@@ -196,13 +193,13 @@ class RangeReader:
         if self.position < log_start:
             self._lose(self.position, min(log_start, self.until), log_start, log_end)
             self.position = min(log_start, self.until)
-        elif self.position > log_end and self._stays_shorter():
+        elif self.position > log_end and self._shorter.note([self.tp]):
             self._lose(self.position, self.until, log_start, log_end)
             self.position = self.until
         else:
             # The fetch and this answer came from two leaders, or the end is lower for a moment: repeat the request.
             if self.position <= log_end:
-                self._shorter_since = None
+                self._shorter.note(())
             time.sleep(WAIT_S)
         if not self.done:
             self._read_again()
@@ -214,9 +211,9 @@ class RangeReader:
 
     def _on_early_end(self, reported_end: int, log_start: int, log_end: int) -> None:
         if log_end >= self.until:
-            self._shorter_since = None
+            self._shorter.note(())
             return  # the leader has caught up, or will soon: the records will come
-        if not self._stays_shorter():
+        if not self._shorter.note([self.tp]):
             self._on_watermarks = partial(self._on_early_end, reported_end)
             return
         end = max(self.position, log_end)
@@ -224,13 +221,6 @@ class RangeReader:
         self.until = end
         if reported_end >= end:
             self.position = end
-
-    def _stays_shorter(self) -> bool:
-        """Return whether the log has ended below the range for so long that its records are lost."""
-        now = time.monotonic()
-        if self._shorter_since is None:
-            self._shorter_since = now
-        return now - self._shorter_since >= min(SHORTER_S, self._options.timeout_s / 2)
 
     def _lose(self, lost_from: int, lost_until: int, log_start: int, log_end: int) -> None:
         loss = DataLossError(
@@ -262,8 +252,8 @@ class RangeReader:
             if self.done:
                 return
         else:
-            self._gone_since = None  # another partition has records, and interrupts the requests
-        if idle_s >= self._options.timeout_s and self._gone_since is None and not self._lacks_records():
+            self._gone.note(())  # another partition has records, and interrupts the requests
+        if idle_s >= self._options.timeout_s and not self._gone.keys and not self._lacks_records():
             errors = [*self._client.errors.values(), *self._errors.values()]
             raise ReadTimeoutError(
                 topic=self.tp.topic,
@@ -299,7 +289,7 @@ class RangeReader:
         asked, seems_gone = self._asked_for_partition, Meaning.GONE in map(meaning_of, self._errors.values())
         if asked is None or (seems_gone and now - asked >= _ASK_AGAIN_S):
             self._asked_for_partition = now
-            self._look_for_partition(now)
+            self._look_for_partition()
         for error in [*self._client.errors.values(), *self._errors.values()]:
             if meaning_of(error) is Meaning.REFUSED:
                 raise AuthenticationError(
@@ -307,11 +297,11 @@ class RangeReader:
                     f"the kafka.security.*, kafka.sasl.* and kafka.ssl.* options, and that their user may Read and "
                     f"Describe the topic."
                 )
-        if self._gone_since is not None and now - self._gone_since >= GONE_S:
+        if self._gone.note([*self._gone.keys]):
             self._lose(self.position, self.until, -1, -1)
             self.position = self.until
 
-    def _look_for_partition(self, now: float) -> None:
+    def _look_for_partition(self) -> None:
         """Ask a broker whether the partition exists.  An error of librdkafka is only a reason to ask.
 
         It may have passed since, and librdkafka reports none for a partition that the topic no longer has.
@@ -326,10 +316,8 @@ class RangeReader:
             self._errors = {c: e for c, e in self._errors.items() if meaning_of(e) is not Meaning.GONE}
         else:
             note(self._errors, error)
-        if error is None or meaning_of(error) is not Meaning.GONE:
-            self._gone_since = None
-        elif self._gone_since is None:
-            self._gone_since = now
+        is_gone = error is not None and meaning_of(error) is Meaning.GONE
+        self._gone.note([self.tp] if is_gone else ())
 
     def _broker_error(self, error: KafkaError) -> BrokerError:
         return broker_error(self._client, error, f"{self.tp}: reading [{self.position}, {self.until})")

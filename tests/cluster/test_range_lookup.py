@@ -10,6 +10,7 @@ import pytest
 from pyspark_kafka_group.cluster import range_lookup
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.range_lookup import GonePartitionsError, RangeLookup
+from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.errors import BrokerError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.error_codes import error_code
@@ -51,7 +52,7 @@ def test_a_log_end_that_goes_back_for_a_moment(
 
 
 def test_a_log_end_that_stays_below(lookup: RangeLookup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(range_lookup, "SHORTER_S", 0.1)
+    monkeypatch.setattr(lasting, "SHORTER_S", 0.1)
     assert lookup.log_ends_reaching({TP: Offset(25)}, open_transactions=True) == {TP: 20}
 
 

@@ -8,7 +8,6 @@ from typing import cast
 
 import pytest
 
-from pyspark_kafka_group.cluster import absence
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.coordinator.absent_topics import added_partitions, first_topics, tell_of_deleted
@@ -17,6 +16,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import Restored
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, DataLossError, UnknownTopicError
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -42,7 +42,7 @@ def _settings(pattern: str | None) -> GroupSettings:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat a missing topic as deleted at once."""
-    monkeypatch.setattr(absence, "GONE_S", 0.0)
+    monkeypatch.setattr(lasting, "GONE_S", 0.0)
 
 
 class Start:

@@ -564,7 +564,7 @@ def test_what_drains_is_lost_when_the_group_has_thrown_the_member_out(group: Mak
 def test_commit_that_finds_a_topic_deleted_ends_the_query_once_that_is_sure(
     group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyspark_kafka_group.cluster.absence.GONE_S", 0.0)
+    monkeypatch.setattr("pyspark_kafka_group.offsets.lasting.GONE_S", 0.0)
     one = group().start(A)
     one.offsets.missing = frozenset({"t"})
     one.commits.succeeds = False
@@ -581,7 +581,7 @@ def test_commit_that_finds_a_topic_deleted_ends_the_query_once_that_is_sure(
 def test_processed_offsets_of_a_topic_that_is_gone_and_matches_no_more_are_dropped(
     group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyspark_kafka_group.cluster.absence.GONE_S", 0.0)
+    monkeypatch.setattr("pyspark_kafka_group.offsets.lasting.GONE_S", 0.0)
     monkeypatch.setattr(group_thread, "_SERVE_PAUSE_S", 0.0)
     properties = {"group.instance.id": "static", "topic.metadata.refresh.interval.ms": "0"}
     one = group(fail_on_data_loss=False, pattern="[tu]", properties=properties)

@@ -588,7 +588,7 @@ def test_a_replay_of_what_does_not_exist_any_more_ends_the_query(
     monkeypatch.setattr(GroupOffsets, "missing_partitions", lambda *_: frozenset({ELSEWHERE}))
     assert membership.replay(LOGGED) is None  # a broker may not know it yet
     assert membership.replay(LOGGED) is None
-    monkeypatch.setattr("pyspark_kafka_group.cluster.absence.GONE_S", 0.0)
+    monkeypatch.setattr(membership._absence, "_limit_s", 0.0)
     with contextlib.suppress(DataLossError):  # the group thread may raise it first
         membership.replay(LOGGED)
     with pytest.raises(DataLossError, match="Topic deleted: orders"):
@@ -640,7 +640,7 @@ def test_a_partition_that_nobody_was_given_and_that_does_not_exist_ends_the_quer
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: a run with availableNow waited 330 s for a topic that was deleted before the group assigned it."""
-    monkeypatch.setattr("pyspark_kafka_group.cluster.absence.GONE_S", 0.0)
+    monkeypatch.setattr("pyspark_kafka_group.offsets.lasting.GONE_S", 0.0)
     membership = member("one")
     assert membership.wait_for_assignment(PATIENCE_S)
     owned = frozenset(membership.state.owned)

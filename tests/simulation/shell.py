@@ -30,6 +30,7 @@ from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.coordinator.start_requests import StartRequests
+from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import (
@@ -635,7 +636,8 @@ def _told_step(state: State, given: inputs.Input) -> tuple[State, tuple[Output, 
 _REPLACED: list[tuple[Any, dict[str, object]]] = [
     (deadline, {"time": CLOCK}),
     (patience, {"time": CLOCK}),
-    (absent_topics, {"time": CLOCK, "step": _told_step}),
+    (lasting, {"time": CLOCK}),
+    (absent_topics, {"step": _told_step}),
     (start_requests, {"time": CLOCK, "new_lineage": stand_ins.new_lineage}),
     (log_watch, {"time": CLOCK, "LogEnds": stand_ins.SimulatedLogEnds}),
     (log_inspection, {"time": CLOCK}),

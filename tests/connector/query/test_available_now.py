@@ -12,6 +12,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import LogChange
 from pyspark_kafka_group.coordinator.handover.state import Batch, Partition
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.membership import Membership
+from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, DataLossError, NoPartitionsError
 from pyspark_kafka_group.offsets.start_inputs import ProcessedOffset
@@ -46,6 +47,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     fake = SimpleNamespace(monotonic=lambda: made.s)
     monkeypatch.setattr(available_now, "time", fake)
     monkeypatch.setattr(deadline, "time", fake)
+    monkeypatch.setattr(lasting, "time", fake)
     return made
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pyspark_kafka_group.coordinator.handover.state import Position
+from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.query import log_inspection
 from pyspark_kafka_group.query.log_inspection import MANY_PARTITIONS, Changes, LogInspection, TopicIds
@@ -58,7 +59,8 @@ class Cluster:
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Fake the time that the inspection sees.  It stands still."""
     now = SimpleNamespace(s=1000.0)
-    monkeypatch.setattr(log_inspection, "time", SimpleNamespace(monotonic=lambda: now.s))
+    for module in (log_inspection, lasting):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now.s))
     return now
 
 

@@ -14,6 +14,7 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.coordinator.handover.state import Partition, Position
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
@@ -158,6 +159,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     fake = SimpleNamespace(monotonic=lambda: now.s, process_time=lambda: 0.0, thread_time=lambda: 0.0)
     monkeypatch.setattr(log_watch, "time", fake)
     monkeypatch.setattr(log_inspection, "time", fake)
+    monkeypatch.setattr(lasting, "time", fake)
     monkeypatch.setattr(deadline, "time", fake)
     return now
 

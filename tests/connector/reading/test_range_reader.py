@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_kafka_group.columns.limits import MAX_BATCH_RECORDS
+from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.errors import (
     AuthenticationError,
     BrokerError,
@@ -22,11 +23,12 @@ from pyspark_kafka_group.offsets.errors import (
     ReadTimeoutError,
     UnexpectedRecordError,
 )
+from pyspark_kafka_group.offsets.lasting import GONE_S, SHORTER_S
 from pyspark_kafka_group.offsets.types import OffsetRange
 from pyspark_kafka_group.offsets.types import TopicPartition as GroupPartition
 from pyspark_kafka_group.reading import range_reader
 from pyspark_kafka_group.reading.message_client import MessageClient
-from pyspark_kafka_group.reading.range_reader import GONE_S, REFUSAL_PATIENCE_S, SHORTER_S, ReadOptions
+from pyspark_kafka_group.reading.range_reader import REFUSAL_PATIENCE_S, ReadOptions
 from pyspark_kafka_group.reading.reader_client import note
 from pyspark_kafka_group.reading.task_reader import read_with
 
@@ -142,7 +144,7 @@ def delivered(
     for error in errors:
         note(client.errors, error)
     offsets: list[int] = []
-    with patch.object(range_reader, "time", consumer.clock):
+    with patch.object(range_reader, "time", consumer.clock), patch.object(lasting, "time", consumer.clock):
         wanted = {GroupPartition(TOPIC, PARTITION): OffsetRange.checked(start, until)}
         options = ReadOptions(columns=("offset",), fail_on_data_loss=fail_on_data_loss, timeout_s=timeout_s)
         for batch in read_with(client, wanted, options):

@@ -15,9 +15,9 @@ from confluent_kafka import KafkaError, Producer
 
 from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema
+from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.errors import BrokerError, DataLossError, KafkaGroupError, ReadTimeoutError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
-from pyspark_kafka_group.reading import range_reader
 from pyspark_kafka_group.reading.client_cache import CONSUMERS
 from pyspark_kafka_group.reading.range_reader import ReadOptions
 from pyspark_kafka_group.reading.reader_config import reader_config
@@ -38,7 +38,7 @@ _names = (f"topic-{number}" for number in count())
 @pytest.fixture(autouse=True)
 def believes_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Accept an end below the range after a moment, because the end of the mock cluster does not rise again."""
-    monkeypatch.setattr(range_reader, "SHORTER_S", 0.3)
+    monkeypatch.setattr(lasting, "SHORTER_S", 0.3)
 
 
 @pytest.fixture(scope="module")
