@@ -228,9 +228,8 @@ class AvailableNow:
             group.note_logs({})
             return {}, set(), set()
         ends = self._watch.look(plannable.keys())
-        changes = self._watch.inspect(plannable, news=True)
+        changes = self._watch.check(plannable, news=True)
         changed = change_logs(group, changes)
-        group.note_logs(self._watch.held_back(plannable, changes))
         for tp in changed:
             self._target.pop(tp, None)
             if tp in ends:

@@ -43,12 +43,18 @@ class Changes:
         Partitions that have lost records below their position.
     unsure : set of TopicPartition
         Partitions whose logs may have changed.  Do not plan them now.
+    reasons : mapping of TopicPartition to str
+        Why partitions cannot be planned now: those of ``unsure``, and those without a log end.
+    strange : bool
+        Whether the same logs need another inspection.
     """
 
     recreated: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
     truncated: set[TopicPartition] = field(default_factory=set)
     unsure: set[TopicPartition] = field(default_factory=set)
+    reasons: Mapping[TopicPartition, str] = field(default_factory=dict, compare=False)
+    strange: bool = field(default=False, compare=False)
 
 
 class LogInspection:
@@ -62,13 +68,6 @@ class LogInspection:
         Returns where the log of each partition ends for a leader epoch.  Leaves out partitions without an answer.
     why_no_epoch_end : callable
         Returns why a partition was left out.
-
-    Attributes
-    ----------
-    reasons : dict of TopicPartition to str
-        Why the last inspection was unsure of partitions.
-    strange : bool
-        Whether the last inspection found something that needs another inspection.
     """
 
     def __init__(
@@ -78,7 +77,6 @@ class LogInspection:
         why_no_epoch_end: Callable[[TopicPartition], str] = lambda _: "no answer",
     ) -> None:
         self._why_no_epoch_end = why_no_epoch_end
-        self.reasons: dict[TopicPartition, str] = {}
         self._ask_topic_ids = ask_topic_ids
         self._ask_epoch_ends = ask_epoch_ends
         self._ids_due_at = 0.0
@@ -88,12 +86,11 @@ class LogInspection:
         self._outdated_without_id: Lasting[TopicPartition] = Lasting(lasting.GONE_S)
         self._validated: dict[TopicPartition, tuple[Position, LeaderEpoch]] = {}
         self._told: dict[TopicPartition, Offset] = {}  # the positions that were reported as truncated
-        self.strange = False
 
     def inspect(
         self, plannable: Plannable, ends: Mapping[TopicPartition, Offset], leader_epochs: LeaderEpochs, *, news: bool
     ) -> Changes:
-        """Return the changes of the logs.
+        """Return the changes of the logs, without reasons for partitions that have no log end.
 
         Parameters
         ----------
@@ -110,24 +107,24 @@ class LogInspection:
         # Deliberate: report each position once.  If the decision was to stay there, the log end is still below it: it
         # is the end for the readers' isolation level, before an open transaction.
         shorter = {tp for tp in shorter - outdated if self._told.get(tp) != plannable[tp].offset}
-        self.strange = bool(silent or outdated or shorter)
+        strange = bool(silent or outdated or shorter)
         recreated, deleted, unsure = self._compare_topics(plannable, bool(outdated or shorter), silent, news=news)
         lacking, unknown = self._validate(plannable, epochs, leader_epochs)
-        cut = self._shorter.note(shorter) | self._of_other_logs(plannable, outdated) | lacking
-        cut = {tp for tp in cut if tp.topic not in recreated and tp not in unsure}
+        changed = self._shorter.note(shorter) | self._of_other_logs(plannable, outdated) | lacking
+        cut = {tp for tp in changed if tp.topic not in recreated and tp not in unsure}
         shorter = {tp for tp in shorter if tp.topic not in recreated}
-        self.reasons = dict.fromkeys(unsure, "its topic may have been deleted or created again")
-        self.reasons |= {tp: f"its log may have been truncated: {self._why_no_epoch_end(tp)}" for tp in unknown}
-        self.reasons |= {tp: f"its log ends at {ends[tp]}, below its position {plannable[tp].offset}" for tp in shorter}
-        self.reasons |= {
+        reasons = dict.fromkeys(unsure, "its topic may have been deleted or created again")
+        reasons |= {tp: f"its log may have been truncated: {self._why_no_epoch_end(tp)}" for tp in unknown}
+        reasons |= {tp: f"its log ends at {ends[tp]}, below its position {plannable[tp].offset}" for tp in shorter}
+        reasons |= {
             tp: f"its leader has leader epoch {leader_epochs[tp]}, older than the known {plannable[tp].leader_epoch}"
             for tp in outdated
         }
         unsure |= outdated | unknown | shorter
         told = {tp: offset for tp, offset in self._told.items() if tp in plannable}
         self._told = {**told, **{tp: plannable[tp].offset for tp in cut}}
-        self.strange |= bool(unsure)
-        return Changes(recreated, deleted, cut, unsure - cut)
+        reasons = {tp: reason for tp, reason in reasons.items() if tp not in cut}
+        return Changes(recreated, deleted, cut, unsure - cut, reasons, strange or bool(unsure))
 
     def _validate(
         self, plannable: Plannable, epochs: Mapping[TopicPartition, LeaderEpoch], leader_epochs: LeaderEpochs
@@ -179,7 +176,10 @@ class LogInspection:
 
 
 def change_logs(group: Membership, changes: Changes) -> set[TopicPartition]:
-    """Let the group decide where the query starts in changed logs.  Return their partitions."""
+    """Let the group decide where the query starts in changed logs.  Return their partitions.
+
+    The group also learns why other partitions cannot be planned.
+    """
     owned = group.state.owned
 
     def of(topics: set[str]) -> set[TopicPartition]:
@@ -193,4 +193,5 @@ def change_logs(group: Membership, changes: Changes) -> set[TopicPartition]:
     for change, partitions in of_change.items():
         if partitions:
             group.change_logs(partitions, change)
+    group.note_logs(changes.reasons)
     return set().union(*of_change.values())

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.log_ends import LogEnds
@@ -41,8 +42,6 @@ _CHEAP_PAUSE_S = 0.05
 
 # Smoothing factor of the moving average of the cost: single costs vary.
 _NEWEST_SHARE = 0.25
-
-_UNCONFIRMED = "its leader has not confirmed that the log is still the same"
 
 # The shortest pause between two requests for the log starts.  Brokers delete old records every 5 minutes by default.
 _STARTS_PAUSE_S = 60.0
@@ -155,11 +154,6 @@ class LogWatch:
         """The leader of each partition that had one in the last poll."""
         return self._logs.leaders
 
-    @property
-    def strange(self) -> bool:
-        """Whether the last inspection found something that needs another inspection."""
-        return self._inspection.strange
-
     def look(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
         """Return the log ends from the brokers that answer."""
         self._ends = self._list(partitions)
@@ -178,7 +172,7 @@ class LogWatch:
             self.version += 1
         return self._ends
 
-    def inspect(self, plannable: Plannable, *, news: bool) -> Changes:
+    def check(self, plannable: Plannable, *, news: bool) -> Changes:
         """Return the changes of the logs.  Call :meth:`look` first.
 
         Parameters
@@ -193,7 +187,12 @@ class LogWatch:
             self._logs.refind_leaders()
         if changes.recreated or changes.truncated:
             self.known_starts, self._starts_due_at = {}, Deadline.after(0)
-        return changes
+        if not changes.strange:
+            return changes
+        silent = {
+            tp: self._problem or self._logs.reasons.get(tp, "no answer") for tp in plannable if tp not in self._ends
+        }
+        return replace(changes, reasons={**changes.reasons, **silent})
 
     def list_starts(self, owned: Mapping[TopicPartition, Partition]) -> None:
         """List the log starts of the partitions that have a lag, once a minute: the group cannot read below them."""
@@ -203,15 +202,6 @@ class LogWatch:
         ends = self.known_ends
         behind = [tp for tp, p in owned.items() if p.committed is not None and tp in ends and p.committed < ends[tp]]
         self.known_starts = self._logs.log_starts(behind) if behind else {}
-
-    def held_back(self, plannable: Plannable, changes: Changes) -> dict[TopicPartition, str]:
-        """Return the partitions that cannot be planned after the last poll and inspection, and the reasons."""
-        if not (self._inspection.strange or changes.unsure):
-            return {}
-        silent = {
-            tp: self._problem or self._logs.reasons.get(tp, "no answer") for tp in plannable if tp not in self._ends
-        }
-        return {**{tp: self._inspection.reasons.get(tp, _UNCONFIRMED) for tp in changes.unsure}, **silent}
 
     def close(self) -> None:
         """Close the connections and end the threads, without waiting for them."""

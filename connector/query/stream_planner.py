@@ -156,14 +156,13 @@ class StreamPlanner:
         ranges = {} if held_back else plan(plannable, ends, self._watch.leader_epochs, max_rows)
         if ranges or compares:
             self._compare_at = Deadline.after(_COMPARE_S)
-        changes = self._watch.inspect(plannable, news=bool(ranges) or compares)
+        changes = self._watch.check(plannable, news=bool(ranges) or compares)
         # The group decides where to start in the changed logs.  So do not plan them, nor those that may have changed.
         left_out = change_logs(group, changes) | changes.unsure
-        group.note_logs(self._watch.held_back(plannable, changes))
         if left_out:
             ranges = {tp: planned for tp, planned in ranges.items() if tp not in left_out}
         # Deliberate: not if anything was left out.  The next poll may read it, although it finds nothing new.
-        self._nothing = None if ranges or left_out or held_back or self._watch.strange else seen
+        self._nothing = None if ranges or left_out or held_back or changes.strange else seen
         if self._nothing is not None:
             self._delay.begin()
         return ranges

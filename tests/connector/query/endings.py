@@ -81,7 +81,6 @@ class Watch:
     """Finds nothing to read."""
 
     looked_at = None
-    strange = False
     known_starts: Mapping[TopicPartition, Offset] = MappingProxyType({})
 
     def __init__(self, _: GroupSettings) -> None:

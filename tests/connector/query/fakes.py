@@ -108,15 +108,13 @@ class FakeWatch:
         self.known_ends = {tp: end for tp, end in self.ends.items() if tp in partitions}
         return {tp: end for tp, end in self.ends.items() if tp in partitions}
 
-    strange = False
     only_with_news = True
 
-    def inspect(self, plannable: object, *, news: bool) -> Changes:
+    def check(self, plannable: Collection[TopicPartition], *, news: bool) -> Changes:
         assert news or not self.only_with_news, "the end of a run is as final as a batch"
         self.inspected += 1
-        return self.changes.pop(0) if self.changes else Changes()
-
-    def held_back(self, plannable: Collection[TopicPartition], changes: Changes) -> dict[TopicPartition, str]:
-        return {tp: "it has no leader" for tp in plannable if tp not in self.ends} | dict.fromkeys(changes.unsure, "")
+        changes = self.changes.pop(0) if self.changes else Changes()
+        silent = {tp: "it has no leader" for tp in plannable if tp not in self.ends}
+        return replace(changes, reasons=silent | dict.fromkeys(changes.unsure, ""))
 
     def close(self) -> None: ...

@@ -38,6 +38,7 @@ class Cluster:
         self.asked_ids: list[set[str]] = []
         self.asked_epochs: list[dict[TopicPartition, LeaderEpoch]] = []
         self.inspection = LogInspection(self.topic_ids, self.ends_of_epochs)
+        self.last = Changes()
 
     def topic_ids(self, topics: Collection[str]) -> TopicIds | None:
         self.asked_ids.append(set(topics))
@@ -48,11 +49,12 @@ class Cluster:
         return {tp: end for tp, end in self.epoch_ends.items() if tp in epochs}
 
     def inspect(self, *, news: bool = False, plannable: Plannable | None = None) -> Changes:
-        return self.inspection.inspect(plannable or self.plannable, self.ends, self.leader_epochs, news=news)
+        self.last = self.inspection.inspect(plannable or self.plannable, self.ends, self.leader_epochs, news=news)
+        return self.last
 
     @property
     def strange(self) -> bool:
-        return self.inspection.strange
+        return self.last.strange
 
 
 @pytest.fixture(autouse=True)
@@ -214,7 +216,7 @@ def test_a_log_that_ends_below_the_position_for_10_s_and_is_still_the_same_was_t
 ) -> None:
     cluster.ends[A] = Offset(4)
     assert cluster.inspect() == Changes(unsure={A})
-    assert cluster.inspection.reasons == {A: "its log ends at 4, below its position 5"}
+    assert cluster.last.reasons == {A: "its log ends at 4, below its position 5"}
     assert cluster.strange
     clock.s += 9.9
     assert cluster.inspect() == Changes(unsure={A})
@@ -242,7 +244,7 @@ def test_a_leader_epoch_that_has_gone_back_for_a_minute_is_that_of_a_restored_cl
     cluster.leader_epochs[A] = LeaderEpoch(3)
     cluster.ends[A] = Offset(9)
     assert cluster.inspect(news=True) == Changes(unsure={A})
-    assert cluster.inspection.reasons == {A: "its leader has leader epoch 3, older than the known 4"}
+    assert cluster.last.reasons == {A: "its leader has leader epoch 3, older than the known 4"}
     clock.s += 59
     assert cluster.inspect(news=True) == Changes(unsure={A})
     clock.s += 1

@@ -166,7 +166,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 def test_the_id_of_a_topic_that_the_position_does_not_know_is_no_change(watching: Watching) -> None:
     logs, leaders = watching(5)
-    assert logs.inspect(at(3, topic_id=None), news=True) == NOTHING
+    assert logs.check(at(3, topic_id=None), news=True) == NOTHING
     assert leaders.asked_ids == 1
 
 
@@ -174,38 +174,38 @@ def test_another_id_is_told_until_the_position_belongs_to_the_new_log(
     watching: Watching, clock: SimpleNamespace
 ) -> None:
     logs, leaders = watching(5)
-    assert logs.inspect(at(3), news=True) == NOTHING
+    assert logs.check(at(3), news=True) == NOTHING
     leaders.ids = {"orders": "second"}
-    assert logs.inspect(at(3), news=True) == RECREATED
-    assert logs.inspect(at(3), news=True) == RECREATED
-    assert logs.inspect(at(0, topic_id="second"), news=True) == NOTHING
+    assert logs.check(at(3), news=True) == RECREATED
+    assert logs.check(at(3), news=True) == RECREATED
+    assert logs.check(at(0, topic_id="second"), news=True) == NOTHING
 
 
 def test_ids_are_asked_for_before_each_batch_and_not_otherwise(watching: Watching, clock: SimpleNamespace) -> None:
     logs, leaders = watching(5)
-    logs.inspect(at(5), news=False)
+    logs.check(at(5), news=False)
     before = leaders.asked_ids
     for _ in range(5):
-        logs.inspect(at(3), news=True)
+        logs.check(at(3), news=True)
     assert (before, leaders.asked_ids) == (0, 5)
 
 
 def test_a_log_that_ends_below_the_position_is_asked_about_at_once(watching: Watching, clock: SimpleNamespace) -> None:
     logs, leaders = watching(5)
-    logs.inspect(at(3), news=True)
-    assert not logs.strange
+    assert not logs.check(at(3), news=True).strange
     leaders.ids = {"orders": "second"}
-    assert logs.inspect(at(6), news=False) == RECREATED
-    assert logs.strange
+    changes = logs.check(at(6), news=False)
+    assert changes == RECREATED
+    assert changes.strange
 
 
 def test_a_log_of_the_same_id_that_ends_below_the_position_was_truncated(
     watching: Watching, clock: SimpleNamespace
 ) -> None:
     logs, _ = watching(5, 5)
-    assert logs.inspect(at(5, 6), news=False) == Changes(unsure={TopicPartition("orders", 1)})
+    assert logs.check(at(5, 6), news=False) == Changes(unsure={TopicPartition("orders", 1)})
     clock.s += 10
-    assert logs.inspect(at(5, 6), news=False) == Changes(truncated={TopicPartition("orders", 1)})
+    assert logs.check(at(5, 6), news=False) == Changes(truncated={TopicPartition("orders", 1)})
 
 
 def test_with_very_many_partitions_ids_are_asked_for_less_often_unless_a_log_is_shorter(
@@ -214,20 +214,20 @@ def test_with_very_many_partitions_ids_are_asked_for_less_often_unless_a_log_is_
     monkeypatch.setattr(log_inspection, "MANY_PARTITIONS", 1)
     logs, leaders = watching(5, 5)
     for _ in range(3):
-        assert logs.inspect(at(3, 3), news=True) == NOTHING
+        assert logs.check(at(3, 3), news=True) == NOTHING
     assert leaders.asked_ids == 1
     clock.s += 10
     leaders.ids = {"orders": "second"}
-    assert logs.inspect(at(3, 3), news=True) == RECREATED
+    assert logs.check(at(3, 3), news=True) == RECREATED
     leaders.ids = {"orders": "third"}
-    assert logs.inspect(at(3, 6, topic_id="second"), news=False) == RECREATED
+    assert logs.check(at(3, 6, topic_id="second"), news=False) == RECREATED
 
 
 def test_ids_that_do_not_come_are_no_change(watching: Watching, clock: SimpleNamespace) -> None:
     logs, leaders = watching(5)
     leaders.ids = None
-    assert logs.inspect(at(3), news=True) == NOTHING
-    assert logs.inspect(at(6), news=True) == Changes(unsure=set(at(6))), "where it looks strange it has to wait"
+    assert logs.check(at(3), news=True) == NOTHING
+    assert logs.check(at(6), news=True) == Changes(unsure=set(at(6))), "where it looks strange it has to wait"
 
 
 def test_without_an_answer_there_are_no_ends_and_one_warning(
@@ -240,7 +240,7 @@ def test_without_an_answer_there_are_no_ends_and_one_warning(
         assert logs.look([TP]) == {}
     assert [record.getMessage() for record in caplog.records] == ["group etl: cannot list log ends: brokers are down"]
     assert logs.leader_epochs == {}
-    assert logs.held_back(at(3), logs.inspect(at(3), news=False)) == {TP: "brokers are down"}
+    assert logs.check(at(3), news=False).reasons == {TP: "brokers are down"}
 
 
 def test_closing_closes_the_connections(watching: Watching) -> None:
@@ -257,11 +257,11 @@ def test_a_partition_without_a_leader_is_named_and_its_last_end_stays(
     leaders.ends_now[CLICKS] = Offset(77)
     logs.look([TP, CLICKS])
     positions = {**at(3), **at(5, topic="clicks")}
-    assert logs.held_back(positions, logs.inspect(positions, news=True)) == {}
+    assert logs.check(positions, news=True).reasons == {}
     leaders.ends_now, leaders.reasons = {TP: Offset(80)}, {CLICKS: "it has no leader"}
     assert logs.look([TP, CLICKS]) == {TP: 80}
     assert logs.known_ends == {TP: 80, CLICKS: 77}
-    assert logs.held_back(positions, logs.inspect(positions, news=True)) == {CLICKS: "it has no leader"}
+    assert logs.check(positions, news=True).reasons == {CLICKS: "it has no leader"}
     logs.look([TP])
     assert logs.known_ends == {TP: 80}, "it has left"
 
@@ -296,7 +296,7 @@ def test_the_log_starts_of_another_log_are_forgotten(watching: Watching, clock: 
     leaders.starts_now = {TP: Offset(40)}
     logs.list_starts(committed(10))
     leaders.ids = {"orders": "second"}
-    assert logs.inspect(at(10), news=True) == RECREATED
+    assert logs.check(at(10), news=True) == RECREATED
     assert logs.known_starts == {}
     leaders.starts_now = {TP: Offset(0)}
     logs.list_starts(committed(10))
@@ -311,10 +311,10 @@ def test_a_leader_that_does_not_tell_where_an_epoch_ends_is_named_with_its_error
     leaders.leader_epochs = {TP: LeaderEpoch(5)}
     leaders.epoch_errors = {TP: "FENCED_LEADER_EPOCH"}
     logs.look([TP])
-    changes = logs.inspect(at(3), news=True)
+    changes = logs.check(at(3), news=True)
     assert changes.unsure == {TP}
-    assert logs.strange
-    assert logs.held_back(at(3), changes) == {TP: "its log may have been truncated: FENCED_LEADER_EPOCH"}
+    assert changes.strange
+    assert changes.reasons == {TP: "its log may have been truncated: FENCED_LEADER_EPOCH"}
     assert leaders.searched, "leaders are looked for again"
 
 
@@ -354,9 +354,9 @@ def test_a_log_under_a_later_leader_is_compared_with_it(watching: Watching, cloc
     leaders.leader_epochs = {TP: LeaderEpoch(5)}
     logs.look([TP])
     leaders.epoch_ends_now = {TP: Offset(2)}
-    assert logs.inspect(at(3), news=True) == Changes(truncated={TP})
+    assert logs.check(at(3), news=True) == Changes(truncated={TP})
     leaders.epoch_ends_now = {TP: Offset(3)}
-    assert logs.inspect(at(3), news=True) == NOTHING
+    assert logs.check(at(3), news=True) == NOTHING
 
 
 def test_a_topic_that_was_created_again_with_fewer_partitions_is_not_taken_for_deleted(
@@ -368,7 +368,7 @@ def test_a_topic_that_was_created_again_with_fewer_partitions_is_not_taken_for_d
     leaders.ids = {"orders": "first", "clicks": "second"}
     logs.look(plannable)
     for _ in range(2):
-        found = logs.inspect(plannable, news=False)
+        found = logs.check(plannable, news=False)
         assert (found.recreated, found.deleted) == ({"clicks"}, set())
         clock.s += 10
 

@@ -79,7 +79,7 @@ def test_what_is_held_back_is_looked_at_again_and_changed_logs_are_told_meanwhil
     now = 1000.0
     run.planner = StreamPlanner(cast(LogWatch, run.watch), BatchDelay(200, 60.0, clock=lambda: now))
     changes = [Changes(), Changes(truncated={A}), Changes()]
-    monkeypatch.setattr(run.watch, "inspect", lambda _, *, news: changes.pop(0))
+    monkeypatch.setattr(run.watch, "check", lambda _, *, news: changes.pop(0))
     run.group.own({A: 3, B: 5})
     assert plan(run)
     assert run.group.planned == [{A: "[3, 60)", B: "[5, 70)"}]
