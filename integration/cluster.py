@@ -25,6 +25,9 @@ _NO_COORDINATOR_YET = ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORD
 # (librdkafka 2.16.1).
 _STUCK_S = 20.0
 
+# Longer than the network of a soak holds a request back.
+_LATE_S = 15.0
+
 
 def produce(bootstrap: str, topic: str, counts: Mapping[int, int], *, start: int = 0, **record: Any) -> None:
     """Produce ``counts[partition]`` records to each partition, and wait for their delivery."""
@@ -62,7 +65,7 @@ class Stream:
     def close(self) -> None:
         """End the stream.  Kafka then contains every counted record."""
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(150)
         assert not self._thread.is_alive()
         assert not self._problems, self._problems[:3]
 
@@ -84,7 +87,13 @@ class Stream:
             self._replaced = True
             producer.purge()
         if self._replaced:  # only Kafka shows which records of the old producer have arrived
-            self.produced = log_ends(self._bootstrap, self.produced)
+            self._count_in_kafka()
+
+    def _count_in_kafka(self) -> None:
+        """Count until no record arrives any more: a slow network may still carry a request of the old producer."""
+        while self.produced != (found := log_ends(self._bootstrap, self.produced)):
+            self.produced = found
+            time.sleep(_LATE_S)
 
     def _producer(self) -> Producer:
         # No log: brokers are down on purpose, and `_delivered` reports each record that does not arrive.
