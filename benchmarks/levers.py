@@ -1,5 +1,7 @@
 """What settings of Spark bring to steady throughput.  The query is that of :mod:`benchmarks.throughput`.
 
+The ceiling is the same query without reading: what a Python source can pass to the JVM at all.
+
 Spark reads these settings only once, so each run has a new session.  Its first query does not count.
 """
 
@@ -13,14 +15,18 @@ from benchmarks.processes import Watch
 from benchmarks.queries import rotated, run_to_the_end
 from benchmarks.results import Cell, Result
 from benchmarks.throughput import Variant, figures, filled, writer
-from benchmarks.views import OURS
+from benchmarks.views import CEILING, OURS
 
-ARMS: dict[str, dict[str, str]] = {
-    "defaults": {},
-    "Unix sockets": {"spark.python.unix.domain.socket.enabled": "true"},
-    "1 MB buffers": {"spark.buffer.size": str(1024 * 1024)},
+_UNIX = {"spark.python.unix.domain.socket.enabled": "true"}
+
+ARMS: dict[str, tuple[str, dict[str, str]]] = {
+    "defaults": (OURS, {}),
+    "Unix sockets": (OURS, _UNIX),
+    "1 MB buffers": (OURS, {"spark.buffer.size": str(1024 * 1024)}),
+    "ceiling": (CEILING, {}),
+    "ceiling, Unix sockets": (CEILING, _UNIX),
 }
-"""The settings of each arm."""
+"""The source and the settings of each arm."""
 
 QUICK: dict[str, Any] = {"records": 60_000, "megabytes": 20, "batches": 2, "repetitions": 1, "sizes": [100]}
 
@@ -44,10 +50,11 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             result.cells.append(cell)
             for repetition in range(args.repetitions):
                 for arm in rotated(tuple(ARMS), repetition):
-                    place.new_session(ARMS[arm])
-                    run_to_the_end(writer(place, OURS, variant, reading))
+                    source, settings = ARMS[arm]
+                    place.new_session(settings)
+                    run_to_the_end(writer(place, source, variant, reading))
                     with Watch() as watch:
-                        batches = run_to_the_end(writer(place, OURS, variant, reading))
+                        batches = run_to_the_end(writer(place, source, variant, reading))
                     measured = figures(batches, variant.shape, watch, in_python=True)
                     cell.add(arm, measured)
                     say(f"{variant.name}, {arm}: {measured['records_per_s']:,.0f} records/s")

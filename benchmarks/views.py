@@ -72,7 +72,13 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(
             metric="records_per_s",
             title="Records/s, whole batches, with settings of Spark",
-            ratios=(("Unix sockets", "defaults"), ("1 MB buffers", "defaults")),
+            ratios=(
+                ("Unix sockets", "defaults"),
+                ("1 MB buffers", "defaults"),
+                ("ceiling, Unix sockets", "ceiling"),
+                ("defaults", "ceiling"),
+                ("Unix sockets", "ceiling, Unix sockets"),
+            ),
         ),
         View(metric="jvm_cpu_s", title="CPU seconds of Spark's JVM per million records"),
         View(metric="python_cpu_s", title="CPU seconds of Python workers per million records"),
