@@ -357,12 +357,22 @@ _RESET = (
 )
 
 
+def _skipped(document: Document) -> int:
+    """Return how many offsets a change leaves out.  What the brokers have deleted does not count."""
+    before = document["committed_offset"]
+    return 0 if before is None else document["new_offset"] - max(before, document["log_start_offset"])
+
+
 def reset_text(document: Document, *, intended: bool = False, width: int | None = None) -> list[str]:
     """Return the lines of ``reset``."""
     of = f"{_count(len(document['partitions']), 'offset')} of {clean(document['group'])}"
     done = f"Set {of}." if document["executed"] else f"Nothing was changed. --execute sets {of}."
     lines = [*table(_RESET, document["partitions"], width=width), "", done]
     parts = document["partitions"]
+    skipped = [many for part in parts if (many := _skipped(part)) > 0]
+    if skipped:
+        of = f"{_count(sum(skipped), 'offset')} in {_count(len(skipped), 'partition')}"
+        lines += _wrapped(f"The group skips the records of {of}.", "")
     if any(part["committed_offset"] is not None and part["new_offset"] < part["committed_offset"] for part in parts):
         stops = "stops at its next start with OffsetRewindError. Use --intended, or start it once with "
         accepts = "accepts the new offsets at its next start, once"

@@ -255,8 +255,18 @@ def test_people_are_shown_what_a_reset_does() -> None:
         "A query with a checkpoint accepts the new offsets at its next start, once. A",
         "  query with assign and a checkpoint ignores the reset.",
     ]
-    forth = replace(CHANGE, previous=Offset(1))
-    assert reset_text(reset_document("etl", [forth, new], executed=True))[-1] == "Set 2 offsets of etl."
+
+
+def test_people_are_shown_what_a_reset_skips() -> None:
+    forth = replace(CHANGE, previous=Offset(5), offset=Offset(9))
+    new = replace(CHANGE, previous=None)
+    assert reset_text(reset_document("etl", [forth, forth, new], executed=True))[-2:] == [
+        "Set 3 offsets of etl.",
+        "The group skips the records of 8 offsets in 2 partitions.",
+    ]
+    # the brokers have deleted the records below log_start
+    expired = replace(CHANGE, previous=Offset(1))
+    assert reset_text(reset_document("etl", [expired, new], executed=True))[-1] == "Set 2 offsets of etl."
 
 
 def asked(leaders: dict[int, int], node: GroupCoordinator = NODE) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def test_nothing_is_sent_unless_it_is_told_to(broker: FakeBroker) -> None:
 def test_offsets_are_committed_with_who_from_where_and_when(broker: FakeBroker, option: str) -> None:
     found = run(broker, "--to", "end", option)
     assert (found.exit_code, found.stderr) == (0, "")
-    assert found.stdout.splitlines()[-1] == "Set 2 offsets of etl."
+    assert "Set 2 offsets of etl." in found.stdout
     for offset, epoch, metadata in sent(broker).values():
         note = ResetNote.decode(metadata)
         assert note is not None
