@@ -215,7 +215,8 @@ class GroupThread:
 
     def discard(self) -> None:
         """Close the clients of a thread that was never started."""
-        give_back((self._member.close, self._commits.close), client_id=self._client_id)
+        steps = (self._member.close, lambda: self._worker.post(self._offsets.close), self._worker.close)
+        give_back((*steps, self._commits.close), client_id=self._client_id)
 
     def await_own_transaction(self) -> None:
         """Wait until a transaction that a former process of this query has left open is over."""

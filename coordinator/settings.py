@@ -82,6 +82,11 @@ class GroupSettings:
         return not self.partitions and not static and value_of("group.protocol", self.properties) == "classic"
 
     @property
+    def under_kip_848(self) -> bool:
+        """Whether the query is a member under KIP-848's protocol."""
+        return not self.partitions and value_of("group.protocol", self.properties) == "consumer"
+
+    @property
     def asks_for(self) -> str:
         """The option that names the topics."""
         return "assign" if self.partitions else "subscribe"

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from integration.cluster import members
 from integration.pipelines import wait_for
 from pyspark_kafka_group.coordinator.event_log import EventLog
-from pyspark_kafka_group.coordinator.membership import Membership
+from pyspark_kafka_group.coordinator.start_up import start_up
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.errors import DataError
 from pyspark_kafka_group.options.settings import parse
@@ -79,9 +79,7 @@ def test_member_that_leaves_during_a_rebalance_leaves_no_ghost(
         settings = parse(
             {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.group.id": group, "subscribe": name}
         )
-        ours = Membership(
-            settings.group, start=INITIAL, query_id="q", client_id="ours", event_log=EventLog("ours", None)
-        )
+        ours = start_up(settings.group, start=INITIAL, query_id="q", client_id="ours", event_log=EventLog("ours", None))
         ours.start()
         assert slow.asked.wait(30), "our member has joined, and the other shall give something back"
         others.append(OtherProgram(kafka.bootstrap_servers, group, name, "third"))
@@ -89,7 +87,7 @@ def test_member_that_leaves_during_a_rebalance_leaves_no_ghost(
         rejoined = time.monotonic() + 2.0  # several heartbeats, so that our member has sent JoinGroup
         wait_for(lambda: time.monotonic() > rejoined, "our member has heard of the rebalance")
         if failed:
-            ours._thread.fail_later(DataError("records are missing"))
+            ours._group.fail_later(DataError("records are missing"))
         else:
             ours.begin_stop(1.0)
         ours.join(2.0)
@@ -121,9 +119,7 @@ def test_member_without_partitions_leaves_no_ghost(kafka: Kafka, topic: TopicFac
         settings = parse(
             {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.group.id": group, "subscribe": name}
         )
-        ours = Membership(
-            settings.group, start=INITIAL, query_id="q", client_id="ours", event_log=EventLog("ours", None)
-        )
+        ours = start_up(settings.group, start=INITIAL, query_id="q", client_id="ours", event_log=EventLog("ours", None))
         ours.start()
         wait_for(lambda: shown() == {"owner": {f"{name}-0"}, "ours": set()}, "our member has nothing to do")
         ours.begin_stop(1.0)

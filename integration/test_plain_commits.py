@@ -17,6 +17,7 @@ from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import PlannedRange
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.coordinator.start_up import start_up
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.start_inputs import RewindPolicy, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
@@ -93,7 +94,7 @@ def joining(group: str, protocol: str | None) -> Iterator[Join]:
                 keeps_offsets=protocol is not None,
             ),
         )
-        one = Membership(settings, start=start, query_id=start.query_id or name, client_id=name, event_log=Kept(name))
+        one = start_up(settings, start=start, query_id=start.query_id or name, client_id=name, event_log=Kept(name))
         made.append(one)
         one.start()
         return one

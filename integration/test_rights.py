@@ -32,7 +32,7 @@ from pyspark_kafka_group.batch import planning
 from pyspark_kafka_group.batch.bookmark import Bookmark
 from pyspark_kafka_group.cluster.skip_store import SkipStore, read_markers
 from pyspark_kafka_group.coordinator.event_log import EventLog
-from pyspark_kafka_group.coordinator.membership import Membership
+from pyspark_kafka_group.coordinator.start_up import start_up
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker
@@ -103,7 +103,7 @@ def member(**more: str) -> Attempt:
         topics = {} if "subscribePattern" in more or "assign" in more else {"subscribe": place.topic}
         given |= topics | {key.replace("__", "."): value.format(topic=place.topic) for key, value in more.items()}
         settings = parse(given)
-        one = Membership(
+        one = start_up(
             settings.group, start=INITIAL, query_id="q", client_id="member", event_log=EventLog("member", None)
         )
         try:
@@ -131,7 +131,7 @@ def assigned_alone(place: Place) -> None:
     """Wait until a stream without a group knows where its partitions start."""
     given = {**place.options, "assign": f'{{"{place.topic}":[0]}}', "startingOffsets": "earliest"}
     settings = parse(given)
-    one = Membership(
+    one = start_up(
         settings.group.for_query("q"), start=INITIAL, query_id="q", client_id="q", event_log=EventLog("q", None)
     )
     try:
@@ -355,7 +355,7 @@ def test_each_missing_right_is_named(user: Make, case: Case, right: Right) -> No
 def test_a_topic_that_matches_and_may_not_be_read_is_a_warning(user: Make, caplog: pytest.LogCaptureFixture) -> None:
     place = user([ON_GROUP])
     given = {**place.options, "kafka.group.id": place.group, "subscribePattern": f"{place.topic}.*"}
-    one = Membership(
+    one = start_up(
         parse(given).group, start=INITIAL, query_id="q", client_id="member", event_log=EventLog("member", None)
     )
     try:

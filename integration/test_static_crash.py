@@ -14,6 +14,7 @@ from pyspark_kafka_group.coordinator import member
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.coordinator.start_up import start_up
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.errors import MemberFencedError
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
@@ -77,7 +78,7 @@ def join(cluster: LocalKafka, group: str, protocol: str) -> Iterator[Callable[[]
             session_timeout_s=SESSION_MS / 1000,
             start=StartPolicy(group_id=group, default=StartingOffset.EARLIEST, explicit={}, fail_on_data_loss=True),
         )
-        one = Membership(settings, start=INITIAL, query_id="q", client_id="q", event_log=EventLog("q", None))
+        one = start_up(settings, start=INITIAL, query_id="q", client_id="q", event_log=EventLog("q", None))
         made.append(one)
         one.start()
         return one

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,7 +19,8 @@ from pyspark_kafka_group.control.server import ControlSocket
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.state import State
-from pyspark_kafka_group.coordinator.membership import Membership, StoppingError, new_query_id
+from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
+from pyspark_kafka_group.coordinator.start_up import start_up
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset, OffsetTexts
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, ConfigurationError
 from pyspark_kafka_group.offsets.spark_commit_log import shortest_gap_s
@@ -289,7 +291,7 @@ class Query:
 
     def report(self) -> Json | None:
         """Return the report for the query's progress; None before the group was joined.  Any thread."""
-        if self._group is None or not self._group.has_state or self._reporter is None:
+        if self._group is None or self._reporter is None:
             return None
         looked_at = self._watch.looked_at
         return self._reporter.report(
@@ -379,7 +381,7 @@ class Query:
     ) -> Membership:
         """Return the membership; join the group first if this is the first call of the process."""
         if self._group is None:
-            query_id = query_id or new_query_id()
+            query_id = query_id or str(uuid.uuid4())
             self._client_id = f"{self._settings.client_id}-{query_id[:8]}"
             event_log = EventLog(self._client_id, self._settings.event_log)
             settings = self._settings.group.for_query(query_id)
@@ -390,16 +392,18 @@ class Query:
                 activity=event_log.activity,
             )
             self._event_log = event_log
-            group = Membership(
+            group = start_up(
                 settings,
                 start=start,
                 query_id=query_id,
                 client_id=self._client_id,
                 event_log=event_log,
+                unfinished=unfinished,
+                warms_up=warms_up,
             )
             self._group = group  # before it starts: a signal handler must find the member that has to leave
             try:
-                group.start(unfinished, warms_up=warms_up)
+                group.start()
             except BaseException:
                 if not group.alive:
                     self._group = None

@@ -33,6 +33,7 @@ from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.coordinator.start_up import start_up
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset, PartitionEntry
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import (
@@ -75,6 +76,7 @@ def produce(kafka: MockKafka, topic: str, count: int, partition: int = 0) -> Non
 def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
     """Yield a factory of started members of one group."""
     made: list[Membership] = []
+    logs: list[EventLog] = []
 
     def make(
         name: str,
@@ -110,12 +112,13 @@ def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
             ),
             commits=commits,
         )
-        membership = Membership(
+        logs.append(EventLog(name, str(tmp_path / f"{name}.jsonl")))
+        membership = start_up(
             settings,
             start=start,
             query_id=f"query-of-{name}",
             client_id=name,
-            event_log=EventLog(name, str(tmp_path / f"{name}.jsonl")),
+            event_log=logs[-1],
         )
         made.append(membership)
         membership.start()
@@ -126,7 +129,8 @@ def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
         if membership.alive:
             membership.begin_stop(1.0)
             membership.join(10.0)
-        membership._event_log.close()
+    for log in logs:
+        log.close()
     # Keep the brokers until the requests threads have ended.  Without brokers, their open requests would time out.
     for thread in threading.enumerate():
         if thread.name == "kafka-group-requests":
@@ -363,15 +367,15 @@ def test_a_batch_that_runs_again_needs_the_topics_that_it_has_read(
     assert first.wait_for_assignment(PATIENCE_S)
     end = plan(first, 5)
     settings = first._settings
-    again = Membership(
-        replace(settings, topics=(), pattern="click.*"),
-        start=INITIAL,
-        query_id="query-of-one",
-        client_id="again",
-        event_log=EventLog("again", None),
-    )
     with pytest.raises(UnknownTopicError, match=r"Option 'subscribePattern': no topic matches 'click.*'"):
-        again.start(end)
+        start_up(
+            replace(settings, topics=(), pattern="click.*"),
+            start=INITIAL,
+            query_id="query-of-one",
+            client_id="again",
+            event_log=EventLog("again", None),
+            unfinished=end,
+        )
 
 
 def test_topics_that_match_later_are_read_from_their_beginning(kafka: MockKafka, member: Member) -> None:
@@ -607,7 +611,7 @@ def test_processed_offsets_of_topics_that_are_neither_subscribed_nor_there_are_f
 
     monkeypatch.setattr(GroupOffsets, "missing_topics", missing)
     # For a missing topic, the mock refuses to answer, while Kafka answers that it has no offset.
-    monkeypatch.setattr("pyspark_kafka_group.coordinator.membership.read_markers", lambda *_: {})
+    monkeypatch.setattr("pyspark_kafka_group.coordinator.start_up.read_markers", lambda *_: {})
     membership = member("one", start=BatchOffset("query-of-one", {gone: entry(0, 5), kept: entry(0, 5)}))
     assert membership.wait_until(lambda state: gone not in state.processed, PATIENCE_S)
     assert kept in membership.state.processed
@@ -683,8 +687,8 @@ def test_a_partition_that_drains_is_released_when_its_batch_is_committed(member:
     assert first.wait_until(lambda state: any(p.phase is Phase.DRAINING for p in state.owned.values()), PATIENCE_S)
     first.finish(end)
     assert first.wait_until(lambda state: len(state.owned) == 1, PATIENCE_S)
-    assert first._event_log.counts[events.Released.name] == 1
-    assert first._event_log.counts[events.Expired.name] == 0
+    assert first._group.emit.counts[events.Released.name] == 1
+    assert first._group.emit.counts[events.Expired.name] == 0
 
 
 def test_a_call_ends_if_the_group_thread_has_ended_without_a_reason() -> None:

@@ -16,10 +16,10 @@ MOST = {
     "places that find a leader": 4,
     'hand-written loops "ask again"': 3,
     "callables handed to the parts of the group thread": 0,
-    "modules with one importer": 86,
+    "modules with one importer": 84,
     "class names used twice": 0,
     "functions over 60 lines": 3,
-    "files over 500 lines": 2,
+    "files over 500 lines": 1,
     "circles of imports": 0,
 }
 """Lower a number when the code allows it.  The code lines have 2 % of room for work in progress."""

@@ -22,6 +22,7 @@ from pyspark_kafka_group.coordinator import (
     membership,
     rebalances,
     start_requests,
+    start_up,
 )
 from pyspark_kafka_group.coordinator.activity import Activity
 from pyspark_kafka_group.coordinator.handover import events, inputs
@@ -372,7 +373,7 @@ class ShellQuery(Query):
             raise self.violation
         if not self.running or self.group is None:
             return
-        error = self.group._thread.error
+        error = self.group._group.error
         if error is not None:
             self._failed(error)
         elif not self.group.alive and not self.asked_to_stop:
@@ -385,7 +386,7 @@ class ShellQuery(Query):
         if not self.running:
             return
         if self.group is not None and self.group_routine is not None:
-            if self.group._thread.error is None:  # a call has failed, so Spark stops the source
+            if self.group._group.error is None:  # a call has failed, so Spark stops the source
                 self._enter()
                 self.group.begin_stop(0.0)
                 self.now += 2 * LONG_S
@@ -398,7 +399,7 @@ class ShellQuery(Query):
 
     def feed(self, given: inputs.Input) -> None:
         assert self.group is not None
-        thread = self.group._thread
+        thread = self.group._group
         thread.post(lambda: thread.feed(given))
         self.turn()
         self._look_around()
@@ -648,8 +649,9 @@ _REPLACED: list[tuple[Any, dict[str, object]]] = [
     (commits, {"connect": lambda *_, **__: None, "PlainCommitter": stand_ins.SimulatedPlainCommitter}),
     (real_query, {"time": stand_ins.CALL_CLOCK, "ControlSocket": stand_ins.NoSocket}),
     (real_query, {"EventLog": lambda *_: _Events(SCENE.query)}),
-    (membership, {"time": CLOCK, "threading": stand_ins.Threading, "DaemonExecutor": Executor, "step": _told_step}),
-    (membership, {"GroupOffsets": stand_ins.SimulatedOffsets, "SkipStore": stand_ins.SimulatedSkipStore}),
+    (membership, {"time": CLOCK, "threading": stand_ins.Threading}),
+    (start_up, {"DaemonExecutor": Executor, "step": _told_step}),
+    (start_up, {"GroupOffsets": stand_ins.SimulatedOffsets, "SkipStore": stand_ins.SimulatedSkipStore}),
     (group_thread, {"threading": stand_ins.Threading, "Mailbox": stand_ins.TurnMailbox}),
     (group_thread, {"StartRequests": partial(StartRequests, clock=CLOCK.monotonic, sleep=CLOCK.sleep)}),
     (group_thread, {"Commits": stand_ins.WatchedCommits, "step": _told_step}),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pyspark_kafka_group.coordinator import commits, group_thread, membership, rebalances
+from pyspark_kafka_group.coordinator import commits, group_thread, rebalances, start_up
 from pyspark_kafka_group.query import query
 from tests.simulation.mutants import Mutant
 
 SHELL_MUTANTS = [
     Mutant(
         "a query with a checkpoint does not ask where topics begin that were added to its subscription",
-        membership,
-        "Membership._begin",
+        start_up,
+        "_StartUp._others",
         "if tp not in self._start.entries]",
         "if not self._start.entries]",
     ),

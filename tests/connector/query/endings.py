@@ -26,7 +26,7 @@ from types import FrameType, MappingProxyType
 from typing import Any
 
 from pyspark_kafka_group import stream_reader, stream_reader_42
-from pyspark_kafka_group.coordinator import commits, group_thread, membership, rebalances
+from pyspark_kafka_group.coordinator import commits, group_thread, membership, rebalances, start_up
 from pyspark_kafka_group.coordinator.member import Callbacks
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
@@ -40,7 +40,7 @@ from tests.coordinator.machine import A, info
 from tests.coordinator.test_group_thread import FakeCommits, FakeCommitter, FakeMember
 
 TRACED = {
-    module.__file__ for module in (stream_reader, stream_reader_42, query, second_source, membership, process)
+    module.__file__ for module in (stream_reader, stream_reader_42, query, second_source, membership, start_up, process)
 } | {__file__}
 
 # The threads of a process mostly wait for each other, so many processes can run at once.
@@ -170,7 +170,7 @@ def noted(notes: Path) -> list[str]:
 def main(folder: Path) -> dict[str, Any]:
     """Find each place once, and end a source process there."""
     for module, name, stand_in in (
-        (membership, "GroupOffsets", Cluster),
+        (start_up, "GroupOffsets", Cluster),
         (rebalances, "Member", NotedMember),
         (group_thread, "Commits", FakeCommits),
         (commits, "TransactionalCommitter", FakeCommitter),

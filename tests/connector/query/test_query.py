@@ -155,7 +155,7 @@ def test_what_a_batch_says_of_its_partitions_stays_when_they_have_left(spark: Sp
     assert {fields[-1] for partitions in before.values() for fields in partitions.values()} == {"etl"}
     group = spark.query._group
     assert group is not None
-    group._thread.call(lambda: group._thread.feed(Lose(tuple(group.state.owned)))).result(PATIENCE_S)
+    group._group.call(lambda: group._group.feed(Lose(tuple(group.state.owned)))).result(PATIENCE_S)
     assert not group.state.owned
     spark.ranges()
     assert spark.query._batch_report(json.loads(spark.offset)) == before
@@ -371,7 +371,7 @@ def test_a_query_joins_after_an_empty_batch_if_others_read_its_topics(
     assert spark.ranges() == {}
     assert spark.query.warming_tasks == 1
     assert spark.query._group is not None
-    assert spark.query._group._thread.standing is Standing.OUTSIDE
+    assert spark.query._group._group.standing is Standing.OUTSIDE
     assert spark.wait_for_batch() == {0: "[0, 1)"}
     assert spark.query.warming_tasks == 0
     assert spark.query._event_log.counts["warming"] == 1
@@ -483,12 +483,11 @@ def test_there_is_no_report_while_the_query_asks_where_to_start(monkeypatch: pyt
     query = made(OPTIONS)
     reports: list[object] = []
 
-    def start(group: Membership, *_args: object, **_options: object) -> None:
+    def start_up(*_args: object, **_options: object) -> Membership:
         reports.append(query.report())
-        group._discard()
         raise TryAgainError("no broker answers")
 
-    monkeypatch.setattr(Membership, "start", start)
+    monkeypatch.setattr(query_module, "start_up", start_up)
     with pytest.raises(TryAgainError):
         query.latest_offset(INITIAL.to_json(), None)
     assert reports == [None]
