@@ -31,8 +31,8 @@ from pyspark_kafka_group.cluster.start_answers import (
     known_epoch,
     put_together,
 )
-from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import BrokerError, UnknownTopicError
+from pyspark_kafka_group.offsets.notes import read_commit
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from pyspark_kafka_group.offsets.wait_notice import WaitNotice
@@ -238,7 +238,7 @@ class GroupOffsets:
         found = {
             tp: GroupOffset(
                 stored.offset,
-                CommitNote.decode(stored.metadata),
+                read_commit(stored.metadata),
                 topics[tp.topic].topic_id,
                 known_epoch(stored.leader_epoch),
             )

@@ -11,8 +11,8 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_description import DEAD, GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.cluster.request_errors import CommitUnclearError
-from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
+from pyspark_kafka_group.offsets.notes import BookmarkNote, read
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.describe_requests import (
@@ -326,8 +326,8 @@ class Groups(Channel):
 
 def _epoch_of_bookmark(metadata: str) -> int | None:
     """Return the leader epoch that a bookmark has noted; the version of its requests has no field for it."""
-    note = BookmarkNote.decode(metadata)
-    return None if note is None else note.leader_epoch
+    note = read(metadata)
+    return note.leader_epoch if isinstance(note, BookmarkNote) else None
 
 
 def _description(found: DescribedGroup, protocol: GroupProtocol) -> GroupDescription:

@@ -15,8 +15,9 @@ from pyspark_kafka_group.cluster.cluster import connect
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.cluster.properties.client_config import Properties
-from pyspark_kafka_group.offsets.errors import BrokerError
-from pyspark_kafka_group.offsets.skip_markers import Markers, decode, encode
+from pyspark_kafka_group.offsets.errors import BrokerError, OffsetFormatError
+from pyspark_kafka_group.offsets.notes import SkipNote, read
+from pyspark_kafka_group.offsets.skip_markers import Markers, SkipMarker
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 
@@ -76,11 +77,13 @@ class SkipStore:
             If the cluster does not answer.
         AuthenticationError
             If the user may not describe the companion group.
+        OffsetFormatError
+            If a marker is damaged, or a newer version has written it.
         """
         found, failed = self._cluster.committed(self._group, partitions, require_stable=True)
         for tp, name in failed.items():
             raise TryAgainError(f"skip marker of {tp}: {name}")
-        markers = {tp: decode(stored.metadata) for tp, stored in found.items()}
+        markers = {tp: _markers(stored.metadata) for tp, stored in found.items()}
         return {tp: of_one for tp, of_one in markers.items() if of_one}
 
     def write(self, markers: Markers) -> None:
@@ -93,9 +96,17 @@ class SkipStore:
         AuthenticationError
             If the user may not commit to the companion group.
         """
-        offsets = {tp: (of_one[-1].range.start, None, encode(of_one)) for tp, of_one in markers.items()}
+        offsets = {tp: (of_one[-1].range.start, None, SkipNote(of_one).encode()) for tp, of_one in markers.items()}
         for tp, name in self._cluster.commit(self._group, "", -1, None, offsets).items():
             raise TryAgainError(f"skip marker of {tp}: {name}")
+
+
+def _markers(metadata: str | None) -> tuple[SkipMarker, ...]:
+    note = read(metadata)
+    if not isinstance(note, SkipNote):
+        # It must not count as "nothing was skipped": those records would be lost.
+        raise OffsetFormatError("it is damaged.", what="A skip marker of this query")
+    return note.markers
 
 
 def read_markers(open_store: Callable[[], SkipStore], partitions: Collection[TopicPartition]) -> Markers:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset, LogInfo, TopicInfo
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
-from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.notes import ResetNote, read, read_commit
 from pyspark_kafka_group.offsets.start_inputs import PartitionInfo
 from pyspark_kafka_group.offsets.types import LeaderEpoch, TopicPartition
 
@@ -79,10 +79,11 @@ def put_together(
             failed[tp] = "its leader has changed just now"  # the answers may be of two logs, or of two leaders
             continue
         stored = committed.found.get(tp)
+        note = None if stored is None else read(stored.metadata)
         info[tp] = PartitionInfo(
             committed=None if stored is None else stored.offset,
-            note=None if stored is None else CommitNote.decode(stored.metadata),
-            reset=None if stored is None else ResetNote.decode(stored.metadata),
+            note=note if isinstance(note, CommitNote) else None,
+            reset=note if isinstance(note, ResetNote) else None,
             committed_leader_epoch=None if stored is None else known_epoch(stored.leader_epoch),
             log_start=log.start,
             log_end=log.end,
@@ -122,7 +123,7 @@ def _initial_partition_count(topic: TopicInfo, committed: Mapping[int, Committed
     """
     counts, last = [], None
     for partition, stored in committed.items():
-        note = CommitNote.decode(stored.metadata)
+        note = read_commit(stored.metadata)
         if note is not None and differ(note.topic_id, topic.topic_id):
             continue  # a late commit to a topic that was created again
         last = max(partition, -1 if last is None else last)

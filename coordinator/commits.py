@@ -30,8 +30,8 @@ from pyspark_kafka_group.coordinator.loop import Loop
 from pyspark_kafka_group.coordinator.rebalances import Rebalances
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.coordinator.start_requests import StartRequests
-from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, GroupError, KafkaGroupError, OffsetFormatError
+from pyspark_kafka_group.offsets.notes import read_commit
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import TopicPartition
 
@@ -294,6 +294,5 @@ def _lasts(problem: Exception) -> bool:
 
 def _stored(found: Mapping[TopicPartition, CommittedOffset | None]) -> Found:
     return {
-        tp: None if one is None else GroupOffset(one.offset, CommitNote.decode(one.metadata))
-        for tp, one in found.items()
+        tp: None if one is None else GroupOffset(one.offset, read_commit(one.metadata)) for tp, one in found.items()
     }

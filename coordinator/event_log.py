@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark_kafka_group.cluster.daemon_executor import ClosedError, DaemonExecutor
 from pyspark_kafka_group.coordinator.activity import Activity
 from pyspark_kafka_group.coordinator.handover import events
-from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.notes import ResetNote
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
 _log = logging.getLogger(__name__)

@@ -29,12 +29,12 @@ from pyspark_kafka_group.coordinator.member import Standing
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
-from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import (
     GroupError,
     KafkaGroupError,
 )
 from pyspark_kafka_group.offsets.lasting import Lasting
+from pyspark_kafka_group.offsets.notes import read_commit
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -354,7 +354,7 @@ class Membership:
         own_commits = frozenset(
             tp
             for tp, stored in committed.found.items()
-            if is_own_commit(end, tp, stored.offset, CommitNote.decode(stored.metadata))
+            if is_own_commit(end, tp, stored.offset, read_commit(stored.metadata))
         )
         # Another query had it meanwhile: whoever gets it next continues there.
         found = committed.found

@@ -25,8 +25,7 @@ from integration import cluster
 from integration.cluster import produce
 from integration.pipelines import Pipeline, wait_for
 from pyspark_kafka_group.cluster.range_lookup import RangeLookup
-from pyspark_kafka_group.offsets import types
-from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
+from pyspark_kafka_group.offsets import notes, types
 from pyspark_kafka_group.offsets.errors import (
     ActiveGroupError,
     BookmarkMovedError,
@@ -36,6 +35,7 @@ from pyspark_kafka_group.offsets.errors import (
     OptionError,
     UnknownTopicError,
 )
+from pyspark_kafka_group.offsets.notes import BookmarkNote
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.worker.costs import SentToWorkers
@@ -448,7 +448,7 @@ def test_both_ways_to_ask_tell_the_same(kafka: Kafka, topic: TopicFactory, looku
     lookup.check_group()
     lookup.commit({full: (types.Offset(3), BookmarkNote(info.topic_id, 2).encode())})
     (stored,) = lookup.committed([full, empty]).values()
-    assert (stored.offset, BookmarkNote.decode(stored.metadata)) == (3, BookmarkNote(info.topic_id, 2))
+    assert (stored.offset, notes.read(stored.metadata)) == (3, BookmarkNote(info.topic_id, 2))
     with pytest.raises(UnknownTopicError):
         lookup.topics(["no-such-topic"])
     member = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})

@@ -12,9 +12,7 @@ kafka_errors        what Kafka's error codes mean to a member and to a reader, a
 batch_offset        the offset that Spark logs for a batch
 spark_commit_log    where Spark says which batch is finished, and the offsets of its sources
 commit_metadata     the commit note, which each commit carries
-notes               which notes there are, and their version
-reset_note          the note of an offset that `kafka-group reset` has set
-bookmark_note       the note of an offset that a bookmark has committed
+notes               all notes in the metadata of offsets, and the one function that reads them
 skip_markers        ranges of a replayed batch that were left to another owner
 start_inputs        what decides where a partition starts: partition info, processed offsets, options
 start_position      where it starts

@@ -15,10 +15,10 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pyspark_kafka_group.offsets.notes import document_of
 from pyspark_kafka_group.offsets.types import Offset
 
 # How many former owners a note names, and how many characters of their ids.  Each takes room in every commit.
@@ -117,26 +117,15 @@ class CommitNote(NamedTuple):
         return f'{shared},"s":{self.since},"f":{_text(self.former)}}}'
 
     @classmethod
-    def decode(cls, metadata: str | None) -> CommitNote | None:
-        """Read the result of :meth:`encode`; None for the metadata of other programs.
-
-        Raises
-        ------
-        OffsetFormatError
-            If a newer version has written it.
-        """
-        document = document_of(metadata, "q")
-        if document is None:
-            return None
-        try:
-            former = tuple(Former(query, Offset(until)) for query, until in document["f"])
-            note = cls(document["q"], document.get("t"), document["n"], Offset(document["s"]), document["l"], former)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return None
+    def of(cls, document: Mapping[str, Any]) -> CommitNote:
+        """Return the note of a document; an error of its types for one that is damaged."""
+        former = tuple(Former(query, Offset(until)) for query, until in document["f"])
+        note = cls(document["q"], document.get("t"), document["n"], Offset(document["s"]), document["l"], former)
         names = (note.query_id, note.topic_id or "", note.lineage, *(f.query for f in former))
         numbers = (note.initial_partition_count, note.since, *(f.until for f in former))
-        well = all(isinstance(name, str) for name in names) and all(type(n) is int and n >= 0 for n in numbers)
-        return note if well else None
+        if not (all(isinstance(name, str) for name in names) and all(type(n) is int and n >= 0 for n in numbers)):
+            raise TypeError
+        return note
 
 
 @lru_cache(maxsize=16_384)

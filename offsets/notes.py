@@ -1,7 +1,17 @@
 """The notes that this project keeps in the metadata of committed offsets, as JSON with a version.
 
-The kind of a note shows in one key: ``q`` of a commit, ``m`` of skip markers, ``reset`` and ``bookmark``.  Other
-programs write other metadata, or none.
+The kind of a note shows in one key:
+
+==============  ===================================================================================================
+key             note
+==============  ===================================================================================================
+``q``           :class:`~pyspark_kafka_group.offsets.commit_metadata.CommitNote`: a query has committed
+``m``           :class:`SkipNote`: a restarted query has left ranges to other members
+``reset``       :class:`ResetNote`: an operator has set the offset with ``kafka-group reset``
+``bookmark``    :class:`BookmarkNote`: a bookmark has committed
+==============  ===================================================================================================
+
+Other programs write other metadata, or none.  A query treats an offset without a commit note as an operator's decision.
 
 A note of a newer version is refused.  It must not look like the metadata of another program, which means something
 else: a reset, or a batch that has skipped nothing.  So a version rises only if older versions would read the notes
@@ -11,18 +21,140 @@ wrongly.  Otherwise a note gets another key, which they ignore: during an upgrad
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import OffsetFormatError
-
-Kind = Literal["q", "m", "reset", "bookmark"]
+from pyspark_kafka_group.offsets.skip_markers import SkipMarker
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange
 
 VERSION = 1
-_KINDS = frozenset(("q", "m", "reset", "bookmark"))
+
+_LONGEST_NAME = 200
+"""Brokers allow 4096 bytes of metadata, and a character may take six in JSON."""
 
 
-def document_of(metadata: str | None, kind: Kind) -> dict[str, Any] | None:
-    """Return the JSON object of a note of one kind; None for other notes and the metadata of other programs.
+class ResetNote(NamedTuple):
+    """The note of a reset.
+
+    ``{"v": 1, "reset": {"by": "alice@laptop", "at": 1767225600000, "from": 100}}``, and ``"intended": true`` if it is.
+
+    Attributes
+    ----------
+    by : str
+        The operator: a user and a machine.
+    time_ms : int
+        The time of the reset, in milliseconds since 1970, by that machine's clock.
+    previous : Offset or None
+        The offset that was committed before; None if there was none.
+    intended : bool
+        Whether a query shall accept it whatever its ``onOffsetRewind``.  It does so once, because its next commit
+        replaces the note.
+    """
+
+    by: str
+    time_ms: int
+    previous: Offset | None
+    intended: bool = False
+
+    def encode(self) -> str:
+        """Return the metadata for one committed offset."""
+        reset = {"by": self.by[:_LONGEST_NAME], "at": self.time_ms, "from": self.previous}
+        if self.intended:
+            reset["intended"] = True
+        return _text({"reset": reset})
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> ResetNote:
+        """Return the note of a document; an error of its types for one that is damaged."""
+        reset = document["reset"]
+        by, time_ms, previous = reset["by"], reset["at"], reset.get("from")
+        if not isinstance(by, str) or type(time_ms) is not int:
+            raise TypeError
+        before = Offset(previous) if type(previous) is int and previous >= 0 else None
+        return cls(by, time_ms, before, reset.get("intended") is True)
+
+    @property
+    def time(self) -> str:
+        """The time of the reset as a text for people."""
+        try:
+            return datetime.fromtimestamp(self.time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        except (ValueError, OverflowError, OSError):
+            return f"{self.time_ms} ms after 1970"
+
+    def __str__(self) -> str:
+        before = "there was none before" if self.previous is None else f"it was {self.previous} before"
+        by = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in self.by)
+        return f"{by} set it with 'kafka-group' at {self.time}; {before}"
+
+
+class BookmarkNote(NamedTuple):
+    """The note of an offset that a bookmark has committed.
+
+    ``{"v": 1, "bookmark": {"t": "<topic id>", "n": 6, "e": 4}}``.  A bookmark commits all partitions at once.  So a
+    partition below ``n`` without an offset has lost it, and any other partition was added later.
+
+    Attributes
+    ----------
+    topic_id : str or None
+        The id of the topic (KIP-516) whose log the offset belongs to; None if the broker has no ids.
+    partition_count : int
+        The number of partitions of the topic.
+    leader_epoch : int or None
+        The epoch of the leader when the range was planned; None if unknown.  No record before the offset has a later
+        one.  It is here because a commit that never expires has no field for it.
+    """
+
+    topic_id: str | None
+    partition_count: int
+    leader_epoch: int | None = None
+
+    def encode(self) -> str:
+        """Return the metadata for one committed offset."""
+        return _text({"bookmark": {"t": self.topic_id, "n": self.partition_count, "e": self.leader_epoch}})
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> BookmarkNote:
+        """Return the note of a document; an error of its types for one that is damaged."""
+        bookmark = document["bookmark"]
+        topic_id, count, epoch = bookmark.get("t"), bookmark["n"], bookmark.get("e")
+        if type(count) is not int:
+            raise TypeError
+        return cls(topic_id if isinstance(topic_id, str) else None, count, epoch if type(epoch) is int else None)
+
+
+class SkipNote(NamedTuple):
+    """The note in the companion group of a query: the skip markers of one partition.
+
+    ``{"v": 1, "m": [[100, 160, 2]]}``: the start and the end of a range, and the rewinds of its batch.
+    """
+
+    markers: tuple[SkipMarker, ...]
+
+    def encode(self) -> str:
+        """Return the metadata for one committed offset."""
+        return _text({"m": [[marker.range.start, marker.range.until, marker.rewinds] for marker in self.markers]})
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> SkipNote:
+        """Return the note of a document; an error of its types for one that is damaged."""
+        return cls(tuple(SkipMarker(OffsetRange.checked(start, until), n) for start, until, n in document["m"]))
+
+
+Note = CommitNote | SkipNote | ResetNote | BookmarkNote
+
+_KINDS: Mapping[str, Callable[[Mapping[str, Any]], Note]] = {
+    "q": CommitNote.of,
+    "m": SkipNote.of,
+    "reset": ResetNote.of,
+    "bookmark": BookmarkNote.of,
+}
+
+
+def read(metadata: str | None) -> Note | None:
+    """Return the note in the metadata of a committed offset; None if another program wrote the metadata, or damaged it.
 
     Raises
     ------
@@ -35,7 +167,8 @@ def document_of(metadata: str | None, kind: Kind) -> dict[str, Any] | None:
         document = json.loads(metadata)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(document, dict) or _KINDS.isdisjoint(document):
+    kind = next((key for key in _KINDS if key in document), None) if isinstance(document, dict) else None
+    if kind is None:
         return None
     version = document.get("v")
     if type(version) is int and version > VERSION:
@@ -44,4 +177,17 @@ def document_of(metadata: str | None, kind: Kind) -> dict[str, Any] | None:
             "A newer version of pyspark-kafka-group wrote it. Use that version here, too.",
             what="The metadata of a committed offset",
         )
-    return document if kind in document and version == VERSION else None
+    try:
+        return _KINDS[kind](document) if version == VERSION else None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def read_commit(metadata: str | None) -> CommitNote | None:
+    """Return the note of a query's commit; None for all other metadata.  Raises as :func:`read`."""
+    note = read(metadata)
+    return note if isinstance(note, CommitNote) else None
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    return json.dumps({"v": VERSION, **document}, separators=(",", ":"))

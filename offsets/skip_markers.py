@@ -11,13 +11,10 @@ again.  Both may have left the same partition to others, so a partition keeps up
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
-from pyspark_kafka_group.offsets.errors import OffsetFormatError
-from pyspark_kafka_group.offsets.notes import document_of
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
 
@@ -73,24 +70,3 @@ def with_skips(markers: Markers, finished: BatchOffset, end: BatchOffset, skippe
         )
         for tp in skipped
     }
-
-
-def encode(markers: Iterable[SkipMarker]) -> str:
-    """Return the metadata of the offset that stores the markers of one partition."""
-    found = [[marker.range.start, marker.range.until, marker.rewinds] for marker in markers]
-    return json.dumps({"v": 1, "m": found}, separators=(",", ":"))
-
-
-def decode(text: str | None) -> tuple[SkipMarker, ...]:
-    """Read the result of :func:`encode`.
-
-    Raises
-    ------
-    OffsetFormatError
-        If the text is anything else.  It must not count as "nothing was skipped": those records would be lost.
-    """
-    document = document_of(text, "m") or {}
-    try:
-        return tuple(SkipMarker(OffsetRange.checked(start, until), rewinds) for start, until, rewinds in document["m"])
-    except (ValueError, TypeError, KeyError) as problem:
-        raise OffsetFormatError("it is damaged.", what="A skip marker of this query") from problem

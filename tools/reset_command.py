@@ -17,7 +17,7 @@ from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.request_errors import CommitUnclearError
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
-from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.notes import ResetNote
 from pyspark_kafka_group.tools.analysis.arguments import parse_offsets, parse_target
 from pyspark_kafka_group.tools.analysis.documents import reset_document
 from pyspark_kafka_group.tools.analysis.group_checks import GroupInUseError, listed

@@ -20,7 +20,6 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.cluster.range_lookup import GonePartitionsError, RangeLookup
 from pyspark_kafka_group.columns.schema import spark_schema
-from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import (
     BookmarkMovedError,
@@ -29,6 +28,7 @@ from pyspark_kafka_group.offsets.errors import (
     OptionError,
     UnknownTopicError,
 )
+from pyspark_kafka_group.offsets.notes import BookmarkNote
 from pyspark_kafka_group.offsets.range_bounds import AtCommitted
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch

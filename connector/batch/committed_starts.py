@@ -27,9 +27,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset, TopicInfo
-from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.errors import ConfigurationError, DataLossError
+from pyspark_kafka_group.offsets.notes import BookmarkNote, read
 from pyspark_kafka_group.offsets.range_bounds import NotCommitted
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -102,14 +102,14 @@ class _Known(NamedTuple):
 def _known(committed: Committed, info: TopicInfo | None) -> _Known:
     known, counts = _Known({}, {}, None), [0]
     for tp, found in committed.items():
-        bookmark = BookmarkNote.decode(found.metadata)
-        note = bookmark or CommitNote.decode(found.metadata)
-        if note is not None and info is not None and differ(note.topic_id, info.topic_id):
+        note = read(found.metadata)
+        topic_id = note.topic_id if isinstance(note, CommitNote | BookmarkNote) else None
+        if info is not None and differ(topic_id, info.topic_id):
             known.stale[tp] = found
             continue
         known.offsets[tp] = found.offset
-        if bookmark is not None:
-            counts.append(bookmark.partition_count)
+        if isinstance(note, BookmarkNote):
+            counts.append(note.partition_count)
     return known._replace(partition_count=max(counts) or None)
 
 

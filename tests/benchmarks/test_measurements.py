@@ -14,7 +14,7 @@ from benchmarks.queries import Batch, batches_of, rotated
 from benchmarks.records import Shape
 from benchmarks.throughput import Variant, records_for, variants
 from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema
-from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.notes import read_commit
 from pyspark_kafka_group.tools.analysis.group_records import CommitRecord, decode
 
 
@@ -156,4 +156,4 @@ def test_commits_are_decoded_as_what_they_were_made_of() -> None:
     found = decode(key, value)
     assert isinstance(found, CommitRecord)
     assert (found.tp, found.offset, found.topic_id) == (("orders", 6), 6, decoding.TOPIC_ID)
-    assert CommitNote.decode(found.metadata) is not None
+    assert read_commit(found.metadata) is not None

@@ -13,8 +13,8 @@ from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset, EpochEn
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.cluster.request_errors import CommitUnclearError
-from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, MemberFencedError
+from pyspark_kafka_group.offsets.notes import BookmarkNote
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.wire.describe_requests import (

@@ -10,8 +10,10 @@ from pyspark_kafka_group.cluster import skip_store
 from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.skip_store import SkipStore, read_markers
+from pyspark_kafka_group.offsets import notes
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, OffsetFormatError
-from pyspark_kafka_group.offsets.skip_markers import SkipMarker, decode
+from pyspark_kafka_group.offsets.notes import SkipNote
+from pyspark_kafka_group.offsets.skip_markers import SkipMarker
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
@@ -65,7 +67,9 @@ def test_all_markers_of_a_partition_are_written_beside_the_beginning_of_the_newe
     store: SkipStore, cluster: FakeCluster
 ) -> None:
     store.write(MARKERS)
-    assert {tp: decode(stored.metadata) for tp, stored in cluster.stored.items()} == MARKERS
+    assert {tp: notes.read(stored.metadata) for tp, stored in cluster.stored.items()} == {
+        tp: SkipNote(markers) for tp, markers in MARKERS.items()
+    }
     assert [stored.offset for stored in cluster.stored.values()] == [0, 5]
 
 
@@ -75,6 +79,40 @@ def test_markers_are_found_again_and_an_offset_without_one_is_an_error(store: Sk
     cluster.stored[C] = CommittedOffset(Offset(5), None, "someone else's")
     with pytest.raises(OffsetFormatError, match="skip marker"):
         store.read([A, B, C])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "someone else's",
+        "[]",
+        "1",
+        "null",
+        '"v"',
+        "{}",
+        '{"v":2,"m":[[3,9,2]]}',
+        '{"v":1}',
+        '{"v":1,"m":[[9,3,2]]}',
+        '{"v":1,"m":[[-1,3,2]]}',
+        '{"v":1,"m":[[3,9]]}',
+        '{"v":1,"m":[[3,9,2,1]]}',
+        '{"v":1,"m":[["3","9",2]]}',
+        '{"v":1,"m":[3,9,2]}',
+        '{"v":1,"m":7}',
+        '{"v":1,"m":[[3,9,2],[9,3,2]]}',
+        "[" * 4096,
+        '{"v":' * 800,
+    ],
+    ids=lambda text: repr(text)[:40],
+)
+def test_metadata_that_is_no_marker_does_not_mean_that_nothing_was_skipped(
+    store: SkipStore, cluster: FakeCluster, text: str
+) -> None:
+    """Regression: a marker of a newer version, or a damaged one, counted as none, and its records were lost."""
+    cluster.stored[A] = CommittedOffset(Offset(3), None, text)
+    with pytest.raises(OffsetFormatError, match="cannot be read"):
+        store.read([A])
 
 
 class FakeStore:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.notes import BookmarkNote, ResetNote, read, read_commit
 from pyspark_kafka_group.offsets.types import Offset
 
 
@@ -14,14 +13,14 @@ from pyspark_kafka_group.offsets.types import Offset
 def test_a_note_is_read_as_it_was_written(topic_id: str | None) -> None:
     for epoch in (None, 0, 7):
         note = BookmarkNote(topic_id, 6, epoch)
-        assert BookmarkNote.decode(note.encode()) == note
+        assert read(note.encode()) == note
 
 
 def test_the_text_never_changes() -> None:
     assert BookmarkNote("QtOXfeWAR9uadceaKEMIPw", 6, 4).encode() == (
         '{"v":1,"bookmark":{"t":"QtOXfeWAR9uadceaKEMIPw","n":6,"e":4}}'
     )
-    assert BookmarkNote.decode('{"v":1,"bookmark":{"t":"x","n":6}}') == BookmarkNote("x", 6)
+    assert read('{"v":1,"bookmark":{"t":"x","n":6}}') == BookmarkNote("x", 6)
 
 
 @pytest.mark.parametrize(
@@ -42,10 +41,10 @@ def test_the_text_never_changes() -> None:
     ],
 )
 def test_what_others_wrote_is_no_note(other: str | None) -> None:
-    assert BookmarkNote.decode(other) is None
+    assert not isinstance(read(other), BookmarkNote)
 
 
 def test_others_take_it_for_a_decision_of_somebody() -> None:
     text = BookmarkNote("t", 6).encode()
-    assert CommitNote.decode(text) is None
-    assert ResetNote.decode(text) is None
+    assert read_commit(text) is None
+    assert not isinstance(read(text), ResetNote)

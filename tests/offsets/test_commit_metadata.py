@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_kafka_group.offsets.commit_metadata import ANYBODY, CommitNote, Former, differ
+from pyspark_kafka_group.offsets.notes import read_commit
 from pyspark_kafka_group.offsets.types import Offset
 
 BROKERS_ALLOW = 4096
@@ -72,7 +73,7 @@ def test_a_topic_id_that_is_not_known_is_left_out() -> None:
 @settings(max_examples=100)
 @given(notes)
 def test_note_survives_its_text(note: CommitNote) -> None:
-    assert CommitNote.decode(note.encode()) == note
+    assert read_commit(note.encode()) == note
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_note_survives_its_text(note: CommitNote) -> None:
     ids=lambda text: repr(text)[:30],
 )
 def test_what_another_program_committed_is_no_note(text: str | None) -> None:
-    assert CommitNote.decode(text) is None
+    assert read_commit(text) is None
 
 
 @pytest.mark.parametrize(
@@ -111,14 +112,14 @@ def test_what_another_program_committed_is_no_note(text: str | None) -> None:
 def test_what_has_the_wrong_type_is_no_note(key: str, wrong: Any) -> None:
     """One of these values is a negative offset, which cannot begin a range."""
     well = key in ("q", "t", "l") and wrong == "text"
-    found = CommitNote.decode(json.dumps({**json.loads(NOTE.encode()), key: wrong}))
+    found = read_commit(json.dumps({**json.loads(NOTE.encode()), key: wrong}))
     assert (found is not None) == well
 
 
 @settings(max_examples=100)
 @given(st.text() | st.binary().map(lambda data: data.decode("latin-1")))
 def test_no_text_is_an_error(text: str) -> None:
-    CommitNote.decode(text)
+    read_commit(text)
 
 
 def test_the_longest_note_is_far_below_what_brokers_allow() -> None:

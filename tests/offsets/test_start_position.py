@@ -17,7 +17,7 @@ from pyspark_kafka_group.offsets.errors import (
     OffsetRewindError,
     OutdatedCheckpointError,
 )
-from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.notes import ResetNote
 from pyspark_kafka_group.offsets.start_inputs import (
     NoMatch,
     PartitionInfo,

@@ -49,7 +49,7 @@ cluster.properties.java_security cluster.properties.kafka_properties cluster.pro
 cluster.properties.redaction cluster.properties.secret_references
 columns.limits columns.native_library columns.record_batches columns.schema
 control.client control.messages
-offsets.bookmark_note offsets.commit_metadata offsets.errors offsets.read_range offsets.reset_note
+offsets.commit_metadata offsets.errors offsets.notes offsets.read_range
 offsets.spark_commit_log offsets.types offsets.wait_notice
 options.format_settings options.option options.parsers options.property_checks options.table
 reading.client_cache reading.reader_config

@@ -23,7 +23,6 @@ from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import IllegalTransitionError, Phase
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
-from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import (
     DataLossError,
     KafkaGroupError,
@@ -31,6 +30,7 @@ from pyspark_kafka_group.offsets.errors import (
     OffsetRewindError,
     OutdatedCheckpointError,
 )
+from pyspark_kafka_group.offsets.notes import read_commit
 from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset, PartitionInfo, RewindPolicy
@@ -746,7 +746,7 @@ class Query:
         for tp, (epoch, offset, leader_epoch, note) in command.entries.items():
             if tp not in self.state.owned or self.state.owned[tp].epoch != epoch:
                 raise Violation("commit without ownership", f"q{self.number} decided to commit {tp} at {offset}")
-            offsets[tp] = Stored(offset, CommitNote.decode(note.encode()), leader_epoch)
+            offsets[tp] = Stored(offset, read_commit(note.encode()), leader_epoch)
         if self.commit is not None:
             raise Violation("two commits", f"q{self.number} commits while a commit is outstanding")
         unbroken = self.client.member == self.member

@@ -33,7 +33,6 @@ from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.coordinator.start_requests import StartRequests
 from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
-from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import (
     AssignmentTimeoutError,
     AuthenticationError,
@@ -41,6 +40,7 @@ from pyspark_kafka_group.offsets.errors import (
     NoPartitionsError,
     UnknownTopicError,
 )
+from pyspark_kafka_group.offsets.notes import read_commit
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import available_now, log_inspection, log_watch
@@ -340,7 +340,7 @@ class ShellQuery(Query):
         for tp, (epoch, offset, leader_epoch, note) in command.entries.items():
             if tp not in self.state.owned or self.state.owned[tp].epoch != epoch:
                 self.blame(Violation("commit without ownership", f"q{self.number} decided to commit {tp} at {offset}"))
-            offsets[tp] = Stored(offset, CommitNote.decode(note.encode()), leader_epoch)
+            offsets[tp] = Stored(offset, read_commit(note.encode()), leader_epoch)
         if self.commit is not None:
             self.blame(Violation("two commits", f"q{self.number} commits while a commit is outstanding"))
         self.commit = OutstandingCommit(offsets, self.client.member, self.client.generation, self.finished_batches)

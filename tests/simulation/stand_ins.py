@@ -26,8 +26,8 @@ from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.loop import Mailbox
 from pyspark_kafka_group.coordinator.member import Callbacks, Standing
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import AuthenticationError, UnknownTopicError
+from pyspark_kafka_group.offsets.notes import read_commit
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
@@ -338,7 +338,7 @@ class SimulatedCommitter:
     def commit(self, offsets: OffsetsToCommit, group_metadata: bytes) -> None:
         _, member, generation = group_metadata.decode().split("\0")
         stored = {
-            tp: Stored(offset, CommitNote.decode(text), None if epoch is None else LeaderEpoch(epoch))
+            tp: Stored(offset, read_commit(text), None if epoch is None else LeaderEpoch(epoch))
             for tp, (offset, epoch, text) in offsets.items()
         }
         try:
@@ -444,7 +444,7 @@ class SimulatedOffsets(GroupOffsets):
         answers = self.committed_offsets([tp for tp in partitions if tp in logs], require_stable=require_stable)
         found = {
             tp: GroupOffset(
-                stored.offset, CommitNote.decode(stored.metadata), logs[tp].topic_id, known_epoch(stored.leader_epoch)
+                stored.offset, read_commit(stored.metadata), logs[tp].topic_id, known_epoch(stored.leader_epoch)
             )
             for tp, stored in answers.found.items()
         }

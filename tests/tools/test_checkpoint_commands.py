@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.notes import ResetNote, read
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.tools.commands import kafka_group
 from pyspark_kafka_group.wire.describe_requests import DescribedGroup, DescribedMember
@@ -87,7 +87,7 @@ def test_offsets_are_committed_as_reset_does_it(broker: FakeBroker, tmp_path: Pa
     assert (found.exit_code, found.stdout.splitlines()[-1]) == (0, "Set 3 offsets of etl."), found.output
     assert {tp: value[0] for tp, value in sent(broker).items()} == dict(zip(ORDERS, (3, 4, 12), strict=True))
     for _, _, metadata in sent(broker).values():
-        assert ResetNote.decode(metadata) is not None
+        assert isinstance(read(metadata), ResetNote)
 
 
 def test_partitions_that_are_new_to_the_checkpoint_begin_at_the_beginning(broker: FakeBroker, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from unittest.mock import MagicMock
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.cluster_answers import GroupCoordinator
 from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
-from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.notes import ResetNote
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.tools.analysis.documents import (
     coordinator_document,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.notes import ResetNote, read
 from pyspark_kafka_group.tools.commands import kafka_group
 from pyspark_kafka_group.wire.describe_requests import DescribedGroup, DescribedMember
 from pyspark_kafka_group.wire.fields import Reader
@@ -115,8 +115,8 @@ def test_offsets_are_committed_with_who_from_where_and_when(broker: FakeBroker, 
     assert (found.exit_code, found.stderr) == (0, "")
     assert "Set 2 offsets of etl." in found.stdout
     for offset, epoch, metadata in sent(broker).values():
-        note = ResetNote.decode(metadata)
-        assert note is not None
+        note = read(metadata)
+        assert isinstance(note, ResetNote)
         assert (offset, epoch, note.previous) == (12, -1, 5)
         assert "@" in note.by
 
@@ -161,8 +161,8 @@ def test_a_member_that_joins_meanwhile_is_1(broker: FakeBroker) -> None:
 @pytest.mark.parametrize("intended", [False, True])
 def test_a_reset_may_say_that_it_is_intended(broker: FakeBroker, intended: bool) -> None:
     found = run(broker, "--to", "start", "--execute", *["--intended"] * intended)
-    notes = [ResetNote.decode(metadata) for _, _, metadata in sent(broker).values()]
-    assert [note.intended for note in notes if note is not None] == [intended] * 2
+    notes = [read(metadata) for _, _, metadata in sent(broker).values()]
+    assert [note.intended for note in notes if isinstance(note, ResetNote)] == [intended] * 2
     assert ("accepts the new offsets at its next start, once" in " ".join(found.stdout.split())) is intended
 
 

@@ -13,8 +13,8 @@ from pyspark_kafka_group.cluster.cluster_answers import DatedOffset, GroupCoordi
 from pyspark_kafka_group.cluster.group_description import DEAD, GroupDescription, GroupMember
 from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.cluster.properties.client_config import Properties
-from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import GroupError
+from pyspark_kafka_group.offsets.notes import read_commit
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.lag_judgement import (
     LOOK_BACK_S,
@@ -142,7 +142,7 @@ class PartitionView:
     @property
     def query_id(self) -> str | None:
         """The query of this project that committed; None if another program did."""
-        note = CommitNote.decode(self.metadata)
+        note = read_commit(self.metadata)
         return note.query_id if note else None
 
 

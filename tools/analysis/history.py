@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.properties.client_config import Properties
-from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
-from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.notes import BookmarkNote, ResetNote, read
 from pyspark_kafka_group.tools.analysis.group_records import (
     CommitRecord,
     CommitTombstone,
@@ -115,15 +114,14 @@ class Entry:
     @classmethod
     def of_commit(cls, metadata: str, *, topic_id: str | None, **fields: Any) -> Entry:
         """Return the entry of a commit, with the facts of its metadata."""
-        stored = metadata.rstrip("\0")
-        note, bookmark = CommitNote.decode(stored), BookmarkNote.decode(stored)
-        noted = note or bookmark
+        note = read(metadata.rstrip("\0"))
+        noted = note.topic_id if isinstance(note, CommitNote | BookmarkNote) else None
         return cls(
             metadata=metadata,
-            topic_id=topic_id or (noted.topic_id if noted else None),
-            query_id=note.query_id if note else None,
-            by_bookmark=bookmark is not None,
-            reset=ResetNote.decode(stored) if note is None else None,
+            topic_id=topic_id or noted,
+            query_id=note.query_id if isinstance(note, CommitNote) else None,
+            by_bookmark=isinstance(note, BookmarkNote),
+            reset=note if isinstance(note, ResetNote) else None,
             **fields,
         )
 

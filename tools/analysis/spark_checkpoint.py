@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pyspark_kafka_group.cluster.cluster import Cluster
-from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.notes import BookmarkNote, read
 from pyspark_kafka_group.offsets.spark_commit_log import batches_in, sources_in
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice
@@ -209,9 +209,8 @@ def starting_offsets(inspection: Cluster, group_id: str, wanted: PartitionChoice
     )
     committed = stable_offsets(inspection, group_id, partitions)
     for tp in partitions:
-        metadata = committed[tp].metadata if tp in committed else None
-        note = CommitNote.decode(metadata) or BookmarkNote.decode(metadata)
-        if note is not None and differ(note.topic_id, topics[tp.topic].topic_id):
+        note = read(committed[tp].metadata) if tp in committed else None
+        if isinstance(note, CommitNote | BookmarkNote) and differ(note.topic_id, topics[tp.topic].topic_id):
             raise ConfigurationError(
                 f"The topic {tp.topic!r} was created again since the group committed {tp}. Leave it out with --topics, "
                 f"or set its offsets with 'kafka-group reset'."

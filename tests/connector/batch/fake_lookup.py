@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset, TopicInfo
 from pyspark_kafka_group.cluster.group_description import GroupMember
-from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, UnknownTopicError
+from pyspark_kafka_group.offsets.notes import BookmarkNote, read
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 
 Offsets = dict[TopicPartition, Offset]
@@ -83,8 +83,8 @@ class FakeLookup:
         }
 
     def _epoch(self, tp: TopicPartition) -> int | None:
-        note = BookmarkNote.decode(self.metadata.get(tp))
-        return None if note is None else note.leader_epoch
+        note = read(self.metadata.get(tp))
+        return note.leader_epoch if isinstance(note, BookmarkNote) else None
 
     def check_group(self) -> None:
         if self.present:

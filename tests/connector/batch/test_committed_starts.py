@@ -6,9 +6,9 @@ import pytest
 
 from pyspark_kafka_group.batch.committed_starts import committed_starts
 from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset, TopicInfo
-from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import ConfigurationError, DataLossError
+from pyspark_kafka_group.offsets.notes import BookmarkNote
 from pyspark_kafka_group.offsets.range_bounds import NotCommitted
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_kafka_group.cluster.cluster_answers import GroupCoordinator
 from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
-from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.notes import ResetNote
 from pyspark_kafka_group.tools.analysis.group_samples import GroupSample, Rates, following
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
 from pyspark_kafka_group.tools.analysis.history import Move, changes

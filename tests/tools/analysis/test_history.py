@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.notes import BookmarkNote
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode
 from pyspark_kafka_group.tools.analysis.history import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.notes import ResetNote
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.tools.analysis.history import DEFAULT_RETENTION_S, Move
 from pyspark_kafka_group.tools.analysis.rewinds import EndedOffset, Gap, Rewind, find_incidents
