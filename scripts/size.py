@@ -85,11 +85,7 @@ LEADERS = (
 )
 """Places that find a leader, and remember it."""
 
-LOOPS = (
-    "cluster/patience.py patiently",
-    "connector/writing/producer_requests.py ProducerRequests._again",
-    "connector/writing/direct_producer.py DirectProducer._find_partition",
-)
+LOOPS = ("cluster/patience.py patiently",)
 """Loops that ask again until a deadline."""
 
 

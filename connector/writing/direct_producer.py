@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from itertools import repeat
 
+from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.offsets.errors import DeliveryError
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, TopicMetadata
@@ -103,15 +105,16 @@ class DirectProducer(SinkProducer):
 
     def _find_partition(self, tp: TopicPartition) -> None:
         """Ask for the partitions of a topic until ``tp`` is there.  A broker learns late of one that was just added."""
-        until = Deadline.after(_BEHIND_S)
-        while True:
+
+        def ask() -> bool:
             self._refresh([tp.topic])
             if self._writer.partitions(tp.topic) > tp.partition:
-                return
-            if until.passed:
-                raise self._requests.failure(UNKNOWN_PARTITION, *tp)
+                return True
             self._sender.step()
-            time.sleep(_BEHIND_PAUSE_S)
+            return False
+
+        if not patiently(ask, Deadline.after(_BEHIND_S), repeat(_BEHIND_PAUSE_S), is_enough=bool):
+            raise self._requests.failure(UNKNOWN_PARTITION, *tp)
 
     def _make_room(self) -> None:
         """Send, and wait while the buffer is full."""

@@ -5,10 +5,11 @@ Knows which errors a retry can cure.  Belongs to one thread.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, TypeVar
 
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.patience import growing, patiently
 from pyspark_kafka_group.cluster.properties.redaction import redact
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, KafkaGroupError
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
@@ -167,9 +168,10 @@ class ProducerRequests:
         pause_s
             The first pause.
         """
-        pause_s = pause_s or self._settings.pause_s
         topic = ""
-        while True:
+
+        def attempt() -> T:
+            nonlocal topic
             try:
                 code, topic, answer = ask(deadline.within(_ATTEMPT_S))
                 if not code:
@@ -177,10 +179,13 @@ class ProducerRequests:
                 self.note_code(code, topic)
             except (OSError, ProtocolError) as problem:
                 self.note(problem, deadline)
-            if deadline.left_s <= pause_s:
-                raise self.failure(late(), topic)
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, self._settings.longest_pause_s)
+            raise TryAgainError(self.last_error)
+
+        try:
+            pauses_s = growing(pause_s or self._settings.pause_s, self._settings.longest_pause_s)
+            return patiently(attempt, deadline, pauses_s)
+        except TryAgainError:
+            raise self.failure(late(), topic) from None
 
     # -- topics
 

@@ -105,7 +105,7 @@ FAULTS = [
     Fault(
         "a query whose deleted topic may not be described continues in silence",
         _START_REQUESTS,
-        "                self._fail(problem)\n                return\n",
+        "                self._loop.fail_later(problem)\n                return\n",
         "                return\n",
         _TEST_START_REQUESTS,
     ),
@@ -126,7 +126,7 @@ FAULTS = [
     Fault(
         "an unexpected error of a request leaves the query waiting",
         _START_REQUESTS,
-        ".add_done_callback(unexpected(doing, self._fail))",
+        ".add_done_callback(unexpected(doing, self._loop.fail_later))",
         "",
         _TEST_START_REQUESTS,
     ),

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pyspark_kafka_group.cluster import patience
 from pyspark_kafka_group.columns.native_library import READER_OVERRIDE
 from pyspark_kafka_group.offsets.errors import AuthenticationError, DeliveryError, KafkaGroupError, OptionError
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -285,7 +286,7 @@ def test_a_broker_may_be_behind_when_a_partition_was_just_added(
         if len(pauses) == 3:
             brokers.partitions = 3
 
-    monkeypatch.setattr(direct_producer, "time", SimpleNamespace(time=time.time, sleep=pause))
+    monkeypatch.setattr(patience, "time", SimpleNamespace(sleep=pause))
     producer = producer_of(brokers)
     producer.send(rows(numbered(1), [2]))
     producer.flush()
