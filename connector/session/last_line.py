@@ -24,6 +24,9 @@ _QUERY = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: ", re.DO
 _STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _NO_FORMAT = re.compile(r"\[DATA_SOURCE_NOT_FOUND\] Failed to find the data source: (\S+?)\. ")
 
+_NO_WORKER = "Python worker failed to connect back"
+"""Spark's words if a Python that it starts does not report within 10 s."""
+
 _LIKE_OURS = 0.75
 """Similarity from which the name of a format is a mistyped one of ours."""
 
@@ -42,6 +45,8 @@ def last_line(error: BaseException) -> str | None:
         return hint and what + hint
     if not is_of_query:
         return None
+    if _NO_WORKER in text:
+        return f"{what}{_NO_WORKER}. {_hint_for_worker()}"
     of_user = [line for line in _ANY.findall(text) if not line[0].startswith(("org.", "java."))]
     if of_user:
         return f"{what}{of_user[-1][0]}: {_STATE.sub('', of_user[-1][1])}"
@@ -76,17 +81,27 @@ def _is_in_sparks_log(error: BaseException) -> bool:
     return kind.__name__ == "StreamingQueryException" and ".connect" not in kind.__module__
 
 
+def _hint_for_worker() -> str:
+    return (
+        f"Spark started {_sparks_python()}, which did not report within 10 s. Start fewer applications at once if the "
+        f"machine is busy, or correct PYSPARK_PYTHON if that Python does not start."
+    )
+
+
 def _hint_for_format(name: str) -> str | None:
     if name != FORMAT:
         import difflib
 
         similar = difflib.SequenceMatcher(None, name.lower(), FORMAT).ratio() >= _LIKE_OURS
         return f"Spark knows no format '{name}'. Write format(\"{FORMAT}\")." if similar else None
+    return (
+        f"the Python that Spark starts ({_sparks_python()}) does not have the package pyspark-kafka-group. Set "
+        f"PYSPARK_PYTHON={sys.executable}, or install the package there."
+    )
+
+
+def _sparks_python() -> str:
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
-    used = getattr(context, "pythonExec", None) or os.environ.get("PYSPARK_PYTHON") or "python3"
-    return (
-        f"the Python that Spark starts ({used}) does not have the package pyspark-kafka-group. Set "
-        f"PYSPARK_PYTHON={sys.executable}, or install the package there."
-    )
+    return getattr(context, "pythonExec", None) or os.environ.get("PYSPARK_PYTHON") or "python3"

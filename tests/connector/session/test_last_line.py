@@ -68,6 +68,17 @@ def test_a_python_without_the_package_is_named(monkeypatch: pytest.MonkeyPatch) 
     )
 
 
+def test_a_python_that_does_not_start_in_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    head = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
+    assert last_line(StreamingQueryException(f"{head}Python worker failed to connect back. SQLSTATE: XXKST")) == (
+        "kafka-group: the query ended: Python worker failed to connect back. Spark started /usr/bin/python3, which did "
+        "not report within 10 s. Start fewer applications at once if the machine is busy, or correct PYSPARK_PYTHON if "
+        "that Python does not start."
+    )
+
+
 def test_the_error_of_a_query_is_not_printed_twice(capsys: pytest.CaptureFixture[str]) -> None:
     printed: list[BaseException] = []
     for error in (StreamingQueryException(OF_QUERY), AnalysisException(OF_QUERY)):
