@@ -126,14 +126,8 @@ class Membership:
         """Whether there is a topic to subscribe to.  Without one, this query has not joined the group."""
         return bool(self._group.topics)
 
-    @property
-    def held(self) -> bool:
-        """Whether the query has not joined the group yet, because it is not warm."""
-        return self.warming_tasks > 0
-
     def join_group(self) -> None:
         """Join the group, if :meth:`start` has not; returns before the group has assigned anything."""
-        self.warming_tasks = 0
         self._group.join_group()
 
     def check(self) -> None:

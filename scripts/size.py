@@ -73,7 +73,8 @@ CROSSINGS = (
 
 IN_THE_GROUP = (
     "coordinator/member.py Member.standing",
-    "coordinator/membership.py Membership.held",
+    "coordinator/group_thread.py GroupThread._held",
+    "connector/query/query.py Query._stage",
 )
 """Fields that answer "am I in the group"."""
 

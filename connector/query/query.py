@@ -11,6 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark_kafka_group.cluster.dead_letter_topic import require_dead_letter_topic
@@ -77,6 +78,19 @@ _REPLAY_PAUSE_S = 0.3
 Json = dict[str, Any]
 
 
+class Stage(Enum):
+    """The stages of a query, in their order."""
+
+    COLD = "cold"
+    """It has not connected to the cluster."""
+
+    WARMING = "warming"
+    """It runs an empty batch, and joins its group after that."""
+
+    JOINED = "joined"
+    """It has asked to join its group."""
+
+
 class Query:
     """One run of a query.
 
@@ -113,8 +127,8 @@ class Query:
         self._batch: tuple[BatchOffset, State] | None = None  # the newest batch, and the state when it was planned
         self._has_target = self._interrupted = False
         self._stop_expected_by: Deadline | None = None  # set by a thread of the control socket
-        self._warms_up = settings.warm_up
-        self._warm_up_began: float | None = None
+        self._stage = Stage.COLD
+        self._warm_up_began = 0.0
         self._event_log = EventLog("", None)
         self._lag: dict[str, int] = {}
         self._tell_lag_at = Deadline.after(0)
@@ -125,7 +139,7 @@ class Query:
         from pyspark_kafka_group.query.available_now import AvailableNow, log_ends_now
 
         settings = self._settings.group
-        self._warms_up, self._has_target = False, True
+        self._has_target = True
         self._planner = AvailableNow(settings, self._watch, log_ends_now(settings, self._watch))
 
     def latest_offset(self, start: Json, max_rows: int | None) -> Json:
@@ -161,28 +175,25 @@ class Query:
     def _latest_offset(self, start: Json, max_rows: int | None) -> Json:
         self._event_log.activity.note_call()
         begin = self._texts.read(start)
-        first = self._group is None
-        if first:
-            self._warms_up = self._warms_up and not self._triggers_are_far_apart()
-        group = self._join(begin, begin.query_id, warms_up=self._warms_up)
+        before = self._stage
+        warms_up = before is Stage.COLD and self._may_warm_up()
+        group = self._join(begin, begin.query_id, warms_up=warms_up)
         assert self._tracker is not None
         self._tracker.called()
-        if not first:
+        if before is not Stage.COLD:
             group.finish(begin)
         # Batch 0 always runs: its offset brings the new id of the query into Spark's log.
         always = begin.query_id is None
         with self._event_log.activity.planning():
-            if group.held and not first:
+            if before is Stage.WARMING:  # and it is warm now
                 self._warn_of_long_warm_up()
-                group.join_group()  # the query is warm now
-                first = True
-            elif group.held:
-                self._warm_up_began = time.monotonic()
-            if first and not group.held:
-                self._planner.begin(group)
-            if group.held:
+                group.join_group()
+                self._stage = Stage.JOINED
+            if self._stage is Stage.WARMING:
                 end = group.plan({}, always=True)
             else:
+                if before is not Stage.JOINED:
+                    self._planner.begin(group)
                 end = self._planner.next_batch(group, max_rows, always=always)
         self._watch.list_starts(group.state.owned)
         self._tell_lag(group)
@@ -190,6 +201,9 @@ class Query:
             return start
         self._tracker.planned()
         return self._texts.write(end)
+
+    def _may_warm_up(self) -> bool:
+        return self._settings.warm_up and not self._has_target and not self._triggers_are_far_apart()
 
     def _triggers_are_far_apart(self) -> bool:
         """Return whether the last runs of this query show that a warm-up would cost a long trigger.
@@ -207,8 +221,6 @@ class Query:
 
     def _warn_of_long_warm_up(self) -> None:
         """Warn if the trigger after the warm-up came late, because the query has read nothing until then."""
-        if self._warm_up_began is None:
-            return
         waited_s = time.monotonic() - self._warm_up_began
         if waited_s >= _FAR_APART_S:
             _log.warning(
@@ -278,7 +290,7 @@ class Query:
     @property
     def warming_tasks(self) -> int:
         """The number of tasks of a warm-up batch, which reads nothing; 0 for all other batches."""
-        return 0 if self._group is None else self._group.warming_tasks
+        return self._group.warming_tasks if self._group is not None and self._stage is Stage.WARMING else 0
 
     def finish(self, end: Json) -> None:
         """Note that the batch that ends at ``end`` is finished.  Spark calls this when it logs the next batch."""
@@ -408,6 +420,8 @@ class Query:
                 if not group.alive:
                     self._group = None
                 raise
+            self._stage = Stage.WARMING if group.warming_tasks else Stage.JOINED
+            self._warm_up_began = time.monotonic()
             self._tracker = BatchTracker(group, client_id=self._client_id, checkpoint=self._settings.checkpoint)
             self._control = self._listen(self._tracker, query_id)
         return self._group

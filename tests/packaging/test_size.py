@@ -12,7 +12,7 @@ MOST = {
     "code lines of the core": 23_100,
     "modules on the way of one batch": 23,
     "crossings between threads on that way": 6,
-    'fields that answer "am I in the group"': 2,
+    'fields that answer "am I in the group"': 3,
     "places that find a leader": 4,
     'hand-written loops "ask again"': 1,
     "callables handed to the parts of the group thread": 0,

@@ -162,7 +162,7 @@ class ShellQuery(Query):
             self._failed(problem)
             return True
         assert self.group is not None
-        self.warm = Warm.COLD if self.group.held else Warm.YES
+        self.warm = Warm.COLD if self.group.warming_tasks else Warm.YES
         self._judge_held()
         known = {tp.topic for tp in self.state.processed}
         self.untold &= known  # it cannot know other topics

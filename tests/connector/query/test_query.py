@@ -415,7 +415,6 @@ def test_a_warm_up_that_has_cost_a_long_trigger_is_reported(
     known = {TopicPartition("orders", n): CommittedOffset(Offset(0), None, "") for n in (0, 1)}
     monkeypatch.setattr(GroupOffsets, "committed_offsets", lambda *_, **__: Answers(known, {}))
     assert spark.poll()
-    assert spark.query._warm_up_began is not None
     spark.query._warm_up_began -= 3600
     assert spark.wait_for_batch() == {0: "[0, 1)"}
     assert "joins its group only with this trigger, 36" in caplog.text
@@ -443,7 +442,7 @@ def test_a_query_that_has_nothing_to_wait_for_joins_at_once(
     if why == "availableNow":
         spark.query.fix_target()
     if why == "off":
-        spark.query._warms_up = parse({**OPTIONS, "warmUp": "false"}).warm_up
+        spark.query._settings = replace(spark.query._settings, warm_up=False)
     assert spark.poll()
     assert spark.ranges() == {0: "[0, 1)"}
     assert spark.query.warming_tasks == 0
