@@ -6,7 +6,7 @@ The state machine and the start decision interpret the answers; nothing here dec
 module              what is in it
 ==================  ================================================================================
 cluster             the door: `connect` returns a `Cluster`
-absence             when something that the brokers do not know counts as deleted
+patience            the one loop that asks again until there is an answer, or until a deadline
 channel             its connections, and the meaning of their errors
 topics              questions to leaders and to any broker
 groups              questions to coordinators of groups, and plain commits

@@ -25,7 +25,7 @@ from pyspark_kafka_group.wire.transaction_requests import FindTransactionCoordin
 from pyspark_kafka_group.wire.types import Address, ProtocolError, UnsupportedVersionError
 
 if TYPE_CHECKING:
-    from pyspark_kafka_group.wire.transaction_ends import TransactionState
+    from pyspark_kafka_group.wire.transactions import TransactionState
 
 log = logging.getLogger("pyspark_kafka_group.writing")
 
@@ -97,7 +97,7 @@ class Transactions(Groups):
 
     def states(self, transactional_ids: Collection[str], *, deadline: Deadline) -> dict[str, TransactionState]:
         """Return the producer of each transactional id, and the state of its transaction."""
-        from pyspark_kafka_group.wire.transaction_ends import DescribeTransactions
+        from pyspark_kafka_group.wire.transactions import DescribeTransactions
 
         def ask(address: Address, names: list[str], until: Deadline) -> _Answered[TransactionState]:
             for name, found in self._connections.ask(address, DescribeTransactions(names), until).items():
@@ -121,7 +121,7 @@ class Transactions(Groups):
         deadline : Deadline
             When to stop retrying.
         """
-        from pyspark_kafka_group.wire.transaction_ends import EndTransaction
+        from pyspark_kafka_group.wire.transactions import EndTransaction
 
         def ask(address: Address, names: list[str], until: Deadline) -> _Answered[str]:
             for name in names:
@@ -139,7 +139,7 @@ class Transactions(Groups):
         dict
             The problem of each transactional id that is not fenced.
         """
-        from pyspark_kafka_group.wire.offset_transactions import InitProducerId
+        from pyspark_kafka_group.wire.transactions import InitProducerId
 
         def ask(address: Address, names: list[str], until: Deadline) -> _Answered[str]:
             for name in names:
@@ -167,7 +167,7 @@ class Transactions(Groups):
         deadline : Deadline
             When to stop retrying.
         """
-        from pyspark_kafka_group.wire.offset_transactions import InitProducerId
+        from pyspark_kafka_group.wire.transactions import InitProducerId
 
         def ask(address: Address, names: list[str], until: Deadline) -> _Answered[tuple[str, OpenProducer]]:
             for name in names:
@@ -198,7 +198,7 @@ class Transactions(Groups):
             Kafka's name of the error for each partition whose offset was not written.  PRODUCER_FENCED for all of
             them also means that the transaction could not be begun.
         """
-        from pyspark_kafka_group.wire.offset_transactions import AddOffsetsToTransaction, CommitOffsetsInTransaction
+        from pyspark_kafka_group.wire.transactions import AddOffsetsToTransaction, CommitOffsetsInTransaction
 
         def begin(address: Address, names: list[str], until: Deadline) -> _Answered[str]:
             for name in names:
@@ -248,7 +248,7 @@ class Transactions(Groups):
         TryAgainError
             If a broker of the cluster does not answer, so that its transactions are unknown.
         """
-        from pyspark_kafka_group.wire.transaction_ends import ListTransactions
+        from pyspark_kafka_group.wire.transactions import ListTransactions
 
         request = ListTransactions(states, longer_than_ms, re.escape(prefix) + ".*")
         found: set[str] = set()

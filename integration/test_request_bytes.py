@@ -30,19 +30,21 @@ from pyspark_kafka_group.wire.group_requests import (
     OffsetToCommit,
 )
 from pyspark_kafka_group.wire.messages import Wanted, fetch_request, header_of
-from pyspark_kafka_group.wire.offset_transactions import (
-    AddOffsetsToTransaction,
-    CommitOffsetsInTransaction,
-    InitProducerId,
-)
 from pyspark_kafka_group.wire.produce_requests import AddPartitionsToTransaction, produce_request
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.topic_requests import AskedEpoch, ListOffsets, Metadata, OffsetForLeaderEpoch
-from pyspark_kafka_group.wire.transaction_ends import DescribeTransactions, EndTransaction, ListTransactions
 from pyspark_kafka_group.wire.transaction_requests import (
     DescribeProducers,
     FindTransactionCoordinator,
     FindTransactionCoordinators,
+)
+from pyspark_kafka_group.wire.transactions import (
+    AddOffsetsToTransaction,
+    CommitOffsetsInTransaction,
+    DescribeTransactions,
+    EndTransaction,
+    InitProducerId,
+    ListTransactions,
 )
 from pyspark_kafka_group.wire.types import TopicPartition
 

@@ -14,6 +14,7 @@ spark_commit_log    where Spark says which batch is finished, and the offsets of
 commit_metadata     the commit note, which each commit carries
 notes               all notes in the metadata of offsets, and the one function that reads them
 skip_markers        ranges of a replayed batch that were left to another owner
+lasting             how long a fact about a log must last before it counts: deleted, shorter, restored
 start_inputs        what decides where a partition starts: partition info, processed offsets, options
 start_position      where it starts
 range_bounds        where a batch read begins and ends, as its options say

@@ -18,10 +18,10 @@ from pyspark_kafka_group.wire.config_requests import TOPIC, DescribeConfigs
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import error_code, error_name
 from pyspark_kafka_group.wire.group_requests import Coordinator
-from pyspark_kafka_group.wire.offset_transactions import InitProducerId
 from pyspark_kafka_group.wire.produce_requests import AddPartitionsToTransaction
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata
 from pyspark_kafka_group.wire.transaction_requests import FindTransactionCoordinator
+from pyspark_kafka_group.wire.transactions import InitProducerId
 from pyspark_kafka_group.wire.types import (
     Address,
     ProtocolError,

@@ -22,16 +22,14 @@ from pyspark_kafka_group.wire.group_requests import (
     OffsetFetch,
     OffsetToCommit,
 )
-from pyspark_kafka_group.wire.offset_transactions import (
+from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata
+from pyspark_kafka_group.wire.transactions import (
     AddOffsetsToTransaction,
     CommitOffsetsInTransaction,
-    InitializedProducer,
-    InitProducerId,
-)
-from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata
-from pyspark_kafka_group.wire.transaction_ends import (
     DescribeTransactions,
     EndTransaction,
+    InitializedProducer,
+    InitProducerId,
     ListedTransactions,
     ListTransactions,
     TransactionState,

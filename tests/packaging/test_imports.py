@@ -115,7 +115,7 @@ LOGINS = (
     "cluster.properties.jaas",
 )
 OTHER_READS = ("batch_reader", "options.batch_settings", "views.schemas", "formats.planning", "formats.batches")
-SINK = ("writers", "wire.offset_transactions", "wire.transaction_ends")
+SINK = ("writers", "wire.transactions")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ MOST = {
     "places that find a leader": 4,
     'hand-written loops "ask again"': 1,
     "callables handed to the parts of the group thread": 0,
-    "modules with one importer": 84,
+    "modules with one importer": 83,
     "class names used twice": 0,
     "functions over 60 lines": 3,
     "files over 500 lines": 1,

@@ -8,7 +8,6 @@ from typing import Concatenate, ParamSpec
 from pyspark_kafka_group.wire.describe_requests import DescribedGroup, DescribedMember, ListedGroup
 from pyspark_kafka_group.wire.fields import Writer
 from pyspark_kafka_group.wire.group_requests import Coordinator, FetchedOffset, FetchedOffsets
-from pyspark_kafka_group.wire.offset_transactions import InitializedProducer
 from pyspark_kafka_group.wire.requests import write_by_topic
 from pyspark_kafka_group.wire.topic_requests import (
     ClusterMetadata,
@@ -17,8 +16,8 @@ from pyspark_kafka_group.wire.topic_requests import (
     PartitionMetadata,
     TopicMetadata,
 )
-from pyspark_kafka_group.wire.transaction_ends import ListedTransactions, TransactionState
 from pyspark_kafka_group.wire.transaction_requests import ActiveProducer, PartitionProducers
+from pyspark_kafka_group.wire.transactions import InitializedProducer, ListedTransactions, TransactionState
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 from tests.wire.fake_broker import Answer
 

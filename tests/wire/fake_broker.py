@@ -19,16 +19,18 @@ from pyspark_kafka_group.wire.config_requests import DescribeConfigs
 from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribeGroups, ListGroups
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.group_requests import FindCoordinator, OffsetCommit, OffsetFetch
-from pyspark_kafka_group.wire.offset_transactions import (
-    AddOffsetsToTransaction,
-    CommitOffsetsInTransaction,
-    InitProducerId,
-)
 from pyspark_kafka_group.wire.produce_requests import AddPartitionsToTransaction
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.topic_requests import ListOffsets, Metadata, OffsetForLeaderEpoch
-from pyspark_kafka_group.wire.transaction_ends import DescribeTransactions, EndTransaction, ListTransactions
 from pyspark_kafka_group.wire.transaction_requests import DescribeProducers
+from pyspark_kafka_group.wire.transactions import (
+    AddOffsetsToTransaction,
+    CommitOffsetsInTransaction,
+    DescribeTransactions,
+    EndTransaction,
+    InitProducerId,
+    ListTransactions,
+)
 from pyspark_kafka_group.wire.types import Address
 
 REQUESTS: tuple[type[Request[Any]], ...] = (

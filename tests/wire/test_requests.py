@@ -34,12 +34,6 @@ from pyspark_kafka_group.wire.group_requests import (
 )
 from pyspark_kafka_group.wire.messages import FETCH, FETCH_WITH_RACK, PRODUCE
 from pyspark_kafka_group.wire.messages import VERSIONS as VERSIONS_OF
-from pyspark_kafka_group.wire.offset_transactions import (
-    AddOffsetsToTransaction,
-    CommitOffsetsInTransaction,
-    InitializedProducer,
-    InitProducerId,
-)
 from pyspark_kafka_group.wire.produce_requests import AddPartitionsToTransaction, produce_request, produced
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.topic_requests import (
@@ -54,19 +48,23 @@ from pyspark_kafka_group.wire.topic_requests import (
     PartitionMetadata,
     TopicMetadata,
 )
-from pyspark_kafka_group.wire.transaction_ends import (
-    DescribeTransactions,
-    EndTransaction,
-    ListedTransactions,
-    ListTransactions,
-    TransactionState,
-)
 from pyspark_kafka_group.wire.transaction_requests import (
     ActiveProducer,
     DescribeProducers,
     FindTransactionCoordinator,
     FindTransactionCoordinators,
     PartitionProducers,
+)
+from pyspark_kafka_group.wire.transactions import (
+    AddOffsetsToTransaction,
+    CommitOffsetsInTransaction,
+    DescribeTransactions,
+    EndTransaction,
+    InitializedProducer,
+    InitProducerId,
+    ListedTransactions,
+    ListTransactions,
+    TransactionState,
 )
 from pyspark_kafka_group.wire.types import Address, ProtocolError, TopicPartition, UnsupportedVersionError
 from tests.wire import answers

@@ -15,11 +15,11 @@ from pyspark_kafka_group.wire.config_requests import DescribeConfigs
 from pyspark_kafka_group.wire.error_codes import error_code
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.group_requests import Coordinator
-from pyspark_kafka_group.wire.offset_transactions import InitializedProducer, InitProducerId
 from pyspark_kafka_group.wire.produce_requests import AddPartitionsToTransaction
 from pyspark_kafka_group.wire.requests import read_by_topic
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata, PartitionMetadata, TopicMetadata
 from pyspark_kafka_group.wire.transaction_requests import FindTransactionCoordinator
+from pyspark_kafka_group.wire.transactions import InitializedProducer, InitProducerId
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 from tests.connector.columns.batches import TRANSACTIONAL
 from tests.wire import answers

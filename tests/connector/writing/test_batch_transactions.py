@@ -14,7 +14,7 @@ from pyspark_kafka_group.cluster.transactions import FENCED_MS, Ended, OpenProdu
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, SinkTransactionError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.error_codes import error_code
-from pyspark_kafka_group.wire.transaction_ends import TransactionState
+from pyspark_kafka_group.wire.transactions import TransactionState
 from pyspark_kafka_group.writing import batch_transactions
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions
 from pyspark_kafka_group.writing.commit_decision import (

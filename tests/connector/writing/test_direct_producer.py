@@ -19,8 +19,8 @@ from pyspark_kafka_group.offsets.errors import AuthenticationError, DeliveryErro
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import error_code
 from pyspark_kafka_group.wire.group_requests import Coordinator
-from pyspark_kafka_group.wire.offset_transactions import InitializedProducer
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, TopicMetadata
+from pyspark_kafka_group.wire.transactions import InitializedProducer
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 from pyspark_kafka_group.writing import direct_producer, producer_cache
 from pyspark_kafka_group.writing.direct_producer import DirectProducer
