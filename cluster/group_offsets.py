@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from typing import TypeVar
@@ -115,23 +115,8 @@ class GroupOffsets:
             If a topic does not exist.
         """
         ask = partial(self._partition_counts, topics) if pattern is None else partial(self.matching, pattern)
-        deadline = Deadline.after(CONNECT_TIMEOUT_S)
-        counts = self._reached(ask, deadline)
-        if not counts or not all(counts.values()):
-            counts = patiently(
-                lambda: self._reached(ask, deadline),
-                Deadline.after(_NEW_TOPIC_PATIENCE_S),
-                repeat(_RETRY_S),
-                is_enough=lambda counts: bool(counts) and all(counts.values()),
-            )
-        if missing := [topic for topic, count in counts.items() if not count]:
-            raise UnknownTopicError(missing, option=option)
-        return counts  # with a pattern, topics may be created at any time, as with Spark's own source
-
-    def _reached(self, ask: Callable[..., dict[str, int]], deadline: Deadline) -> dict[str, int]:
-        """Return the first answer of the cluster; raises as :meth:`connect`."""
+        deadline, attempt_s = Deadline.after(CONNECT_TIMEOUT_S), _ATTEMPT_S
         notice = WaitNotice(_log, f"The cluster at {self._servers!r}", longest_s=CONNECT_TIMEOUT_S)
-        attempt_s = _ATTEMPT_S
 
         def attempt() -> dict[str, int]:
             nonlocal attempt_s
@@ -144,10 +129,22 @@ class GroupOffsets:
                 notice.note(_with_guess(problem))
                 raise
 
-        try:
-            return patiently(attempt, deadline, repeat(_RETRY_S))
-        except TryAgainError as problem:
-            raise self._unreachable(_with_guess(problem)) from None
+        def answered() -> dict[str, int]:
+            try:
+                return patiently(attempt, deadline, repeat(_RETRY_S))
+            except TryAgainError as problem:
+                raise self._unreachable(_with_guess(problem)) from None
+
+        def all_exist(counts: dict[str, int]) -> bool:
+            return bool(counts) and all(counts.values())
+
+        counts = answered()
+        if not all_exist(counts):
+            patience = Deadline.after(_NEW_TOPIC_PATIENCE_S)
+            counts = patiently(answered, patience, repeat(_RETRY_S), is_enough=all_exist)
+        if missing := [topic for topic, count in counts.items() if not count]:
+            raise UnknownTopicError(missing, option=option)
+        return counts  # with a pattern, topics may be created at any time, as with Spark's own source
 
     def _partition_counts(self, topics: Sequence[str], timeout_s: float) -> dict[str, int]:
         found = self._cluster.topics(topics, timeout_s=timeout_s)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pyspark_kafka_group.cluster import group_offsets
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import BrokerError
 from pyspark_kafka_group.testing import MockKafka
@@ -51,6 +52,22 @@ def test_a_cluster_far_away_is_reached() -> None:
         for broker in (1, 2, 3):
             kafka.set_round_trip_ms(broker, 400)
         connecting_to(kafka.bootstrap_servers)
+
+
+def test_a_new_topic_of_a_cluster_far_away_gets_as_much_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attempts after the first answer may take as long as the one that had it."""
+    asked_s: list[float] = []
+
+    def ask(_self: GroupOffsets, _topics: object, timeout_s: float) -> dict[str, int]:
+        asked_s.append(timeout_s)
+        if timeout_s < 8:
+            raise TryAgainError("timed out")
+        return {"orders": len(asked_s) // 5}
+
+    monkeypatch.setattr(GroupOffsets, "_partition_counts", ask)
+    monkeypatch.setattr(group_offsets, "_RETRY_S", 0.001)
+    connecting_to("127.0.0.1:1")
+    assert asked_s == [2, 4, 8, 8, 8]
 
 
 def test_one_wrong_name_beside_a_broker_that_is_down_is_waited_for(
