@@ -28,6 +28,9 @@ _NAME = 12
 ANYBODY = ""
 """The name of former owners whose names have been dropped."""
 
+OUTSIDE = "-"
+"""The name of another program, or of a user who has set the offset: no query of this project."""
+
 
 def new_lineage() -> str:
     """Return a new name for a start, which sorts behind the names of earlier starts."""
@@ -91,6 +94,11 @@ class CommitNote(NamedTuple):
         """Return the offset that a query had committed, or may have, before the query of this note took over."""
         names = (query_id[:_NAME], ANYBODY)
         return max((former.until for former in self.former if former.query in names), default=Offset(0))
+
+    @property
+    def decided(self) -> Offset:
+        """The end of what no query is known to have committed, such as an offset that a user has set."""
+        return max((former.until for former in self.former if former.query in (ANYBODY, OUTSIDE)), default=Offset(0))
 
     def committed_by(self, query_id: str, committed: Offset) -> Offset | None:
         """Return the end of a query's committed batches, given the offset of this note; None if unknown."""

@@ -57,7 +57,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.batch_offset import PartitionEntry
-from pyspark_kafka_group.offsets.commit_metadata import ANYBODY, CommitNote, Former, differ
+from pyspark_kafka_group.offsets.commit_metadata import ANYBODY, OUTSIDE, CommitNote, Former, differ
 from pyspark_kafka_group.offsets.errors import (
     DataLossError,
     NoOffsetAtTimeError,
@@ -304,8 +304,7 @@ def check_age(tp: TopicPartition, found: GroupOffset, query: QueryInfo, *, group
     processed, logged = query.processed, query.logged
     if processed is not None and _is_before_truncation(found, processed):
         return  # a late commit: the checkpoint knows more
-    decided = max((f.until for f in note.former if f.query == ANYBODY), default=Offset(0))
-    if own <= decided:
+    if own <= note.decided:
         return  # the query has only committed its start after a reset, and has finished nothing since
     finished = [] if processed is None else [(processed.offset, processed.topic_id, processed.lineage)]
     if logged is not None:
@@ -426,7 +425,7 @@ def _taken_over(
         # No query is known to have committed below: the offset may have been deleted.
         return None, wanted, (Former(ANYBODY, wanted),) if wanted else ()
     if note is None:
-        return OffsetRange(Offset(0), committed), committed, (Former(ANYBODY, committed),)
+        return OffsetRange(Offset(0), committed), committed, (Former(OUTSIDE, committed),)
     mine = note.formerly_committed_by(query.query_id)
     if note.query_id != query.query_id:
         return OffsetRange(min(mine, committed), committed), committed, note.handed_on(committed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
-from pyspark_kafka_group.offsets.commit_metadata import ANYBODY, differ
+from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 
@@ -35,13 +35,12 @@ def _read_range(state: State, tp: TopicPartition, r: OffsetRange, topic_id: str 
         return ReadRange(r.start, r.until, finished=min(r.start, finished), begun=finished > 0, topic_id=topic_id)
     # `since` is the offset at which this query took over.  `decided` may come from a start at the end of a log, or from
     # a reset.
-    decided = max((f.until for f in p.note.former if f.query == ANYBODY), default=Offset(0))
+    decided = p.note.decided
     finished = max(p.committed or Offset(0), p.finished or Offset(0))
     if finished <= max(p.note.since, decided):
         # This query has finished nothing yet.  Deliberate: do not use its start, which may be behind records that are
         # gone.  Do not use an offset either that a former owner only put back below `decided`.
-        others = (f.until for f in p.note.former if f.query != ANYBODY)
-        finished = max((until for until in others if until > decided), default=Offset(0))
+        finished = max((f.until for f in p.note.former if f.until > decided), default=Offset(0))
     begun = finished > 0
     if entry is not None and not state.policy.keeps_offsets:
         # Without a group, only the checkpoint knows what was finished before this process.

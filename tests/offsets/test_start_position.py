@@ -812,6 +812,14 @@ def test_who_starts_without_an_offset_does_not_know_who_had_committed_below() ->
     assert decide(90, by=first._replace(query_id=ANOTHER), finished=5).others == OffsetRange(Offset(90), Offset(90))
 
 
+def test_what_another_program_has_committed_stays_its_own_after_a_restart() -> None:
+    """Regression: after a second restart, the query read again a logged batch that another program had processed."""
+    first = decide(50, by=None, finished=10)
+    again = decide(50, by=first.note, finished=10)
+    assert first.others == OffsetRange(Offset(0), Offset(50))
+    assert again.others == first.others
+
+
 def test_own_commits_go_on_from_where_the_log_was_truncated() -> None:
     ends = {BEFORE: Offset(45)}
     start = decide(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark_kafka_group.coordinator.assignment_stability import Share
 from pyspark_kafka_group.offsets.types import TopicPartition
 from tests.simulation.cluster import Callback, Client, Stored
 
@@ -31,8 +32,9 @@ class Foreigner:
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions that the group has assigned to it, or will when others have released them."""
-        return frozenset(self._client.owned | (self._world.group.target_of(self._client.member) or set()))
+        """The partitions that it has, or will have: it may not know yet, or others may have to release them."""
+        share = (self._world.group.shown() or {}).get(self._client.member, Share(()))
+        return frozenset({*self._client.owned, *share.assignment, *(share.target or ())})
 
     def act(self, arg: int) -> bool:
         """Join if it has left.  Otherwise poll, process and commit, and then leave if ``arg & 8``."""

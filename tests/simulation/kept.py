@@ -384,6 +384,13 @@ KEPT = [
         "start 0 0, tick_all 0 0, batch 0 0, restart 0 12, tick_all 0 0, exit 0 9, batch 0 0",
         "Restored(start=BatchOffset(query_id='q0.1'",
     ),
+    # Regression: after a second restart, the query read again what another program had committed.
+    Kept(
+        "another_program_has_processed_the_logged_batch_and_the_query_restarts_twice",
+        Config(topics=(1,), queries=("a",), records=1, known=True, on_rewind="group", transactions=False),
+        "start 0 0, tick 0 0, foreign 0 0, restart 0 12, foreign 0 11, tick_all 0 0, tick 0 0, restart 0 0",
+        "note=CommitNote(query_id='q0.1', topic_id='a1', initial_partition_count=1, since=1",
+    ),
     # The evicted member takes the commit of the new owner for a reset.  Regression: no event named its batch.
     *(
         Kept(

@@ -25,7 +25,7 @@ from pyspark_kafka_group.coordinator.handover.outputs import Commit, Fail
 from pyspark_kafka_group.coordinator.handover.state import Position
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
-from pyspark_kafka_group.offsets.commit_metadata import ANYBODY
+from pyspark_kafka_group.offsets.commit_metadata import ANYBODY, OUTSIDE
 from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError, OutdatedCheckpointError
 from pyspark_kafka_group.offsets.notes import ResetNote
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker
@@ -162,7 +162,7 @@ def test_first_start_is_committed_before_it_is_planned() -> None:
 def test_offset_that_nobody_of_us_committed_is_committed_once_more_before_it_is_planned() -> None:
     machine = resolving()
     assert machine.told(A, info(7, by=None)) == [
-        Commit({A: to_commit(1, 7, note(since=7, lineage=NEW_LINEAGE, former={"": 7}))}, after_batch=0)
+        Commit({A: to_commit(1, 7, note(since=7, lineage=NEW_LINEAGE, former={OUTSIDE: 7}))}, after_batch=0)
     ]
     assert machine.state.plannable() == {}
     machine.feed(CommitAnswered(None))
