@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_kafka_group.wire.login.sasl import Conversation, plain, scram
+from pyspark_kafka_group.wire.login.sasl import plain, scram
+from pyspark_kafka_group.wire.security import Conversation
 from pyspark_kafka_group.wire.types import ProtocolError, StoppedLoginError
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
