@@ -70,7 +70,7 @@ class _Leader:
     """A leader, the question to it, and its last answer."""
 
     address: Address
-    partitions: dict[TopicPartition, int]  # to -1: a leader of any epoch may answer
+    partitions: dict[TopicPartition, int]  # each with the leader epoch -1: a leader of any epoch may answer
     connection: BrokerConnection | None = None
     connecting: Future[BrokerConnection] | None = None
     is_silent: bool = False  # whether it did not answer the last time: then no call waits for it

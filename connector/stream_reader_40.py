@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
@@ -15,9 +15,6 @@ from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.options.settings import Settings
 from pyspark_kafka_group.stream_reader import StreamReader
-
-if TYPE_CHECKING:
-    pass
 
 Json = dict[str, Any]
 

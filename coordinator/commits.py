@@ -41,9 +41,9 @@ _log = logging.getLogger(__name__)
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 1.0
 
-# A commit of more partitions than this is held back for a time for each of them, while Spark plans the next batch.  To
-# build and encode it takes as much Python time as the plan, which would take twice as long.  The group thread does not
-# poll meanwhile, so the pause has a limit.
+# A commit of more partitions than this is held back for a time for each of them, while Spark plans the next batch.
+# Building and encoding it takes as much Python time as planning, so both at once would double the time of the plan.
+# The group thread does not poll meanwhile, so the pause has a limit.
 _LARGE_COMMIT = 1000
 _PAUSE_OF_PARTITION_S = 20e-6
 _LONGEST_PAUSE_S = 0.2
@@ -165,8 +165,8 @@ class Commits:
     def send(self, commit: Commit) -> None:
         """Send a commit under the current generation.
 
-        The member owns the partitions under the epoch of the commit: this thread decided the commit a moment ago, and
-        it checks the member's identity after each poll.
+        The member owns the partitions under the epoch of the commit: this thread has not polled the member since it has
+        decided the commit, and it checks the member's identity after each poll.
         """
         offsets: OffsetsToCommit = {
             tp: (offset, leader_epoch, note.encode()) for tp, (_, offset, leader_epoch, note) in commit.entries.items()

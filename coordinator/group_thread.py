@@ -239,7 +239,9 @@ class GroupThread:
     def feed(self, given: inputs.Input) -> None:
         """Feed the state machine and carry out its outputs.
 
-        Deliberate: the commit that the input before has decided is sent first.  This input may take its partitions.
+        Deliberate: the commit that the input before has decided is sent first.  This input may take its partitions.  A
+        large commit may be held back: until it is sent, only commands are fed.  The member is not polled, and so loses
+        nothing.
         """
         self._commits.send_due()
         self.state, said = step(self.state, given)

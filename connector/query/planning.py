@@ -89,7 +89,7 @@ def plan(
 ) -> PlannedRanges:
     """Return the range to read of each partition that has something to read.
 
-    The next batch reads the partitions without an end, and those whose end is below their position.
+    Partitions without an end are left out, and those whose end is below their position: a later batch reads them.
 
     As in Spark's own source, a share of the limit below one is rounded up, so that no partition starves beside a large
     one.  The sum may therefore exceed the limit by less than the number of partitions.

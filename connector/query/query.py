@@ -1,7 +1,8 @@
 """One running query in the source process.
 
-Everything here runs on the main thread of the source process, inside a call of Spark.  No call blocks for long: Spark
-and the source process can notice each other's end only between calls.
+Everything here runs on the main thread of the source process, inside a call of Spark, unless it says otherwise.  A call
+should not block for long: Spark and the source process can notice each other's end only between calls.  Only the first
+batch waits longer: for the group, and for the owners of a batch that runs again.
 """
 
 from __future__ import annotations
