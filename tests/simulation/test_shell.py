@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.simulation.kept import KEPT, Kept
@@ -32,6 +34,17 @@ def test_mutant_of_the_shell_is_caught(mutant: Mutant) -> None:
 def test_seed_gives_the_same_run_every_time() -> None:
     for seed in range(5):
         assert tell(*from_seed(seed), real_shell=True) == tell(*from_seed(seed), real_shell=True)
+
+
+def test_nothing_sleeps_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module whose clock `shell` does not replace makes each schedule slow, and its deadlines never pass."""
+
+    def sleep(seconds: float) -> None:
+        raise AssertionError(f"a module sleeps for {seconds} s: replace its clock in tests/simulation/shell.py")
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    for seed in range(300):
+        assert check(*from_seed(seed), real_shell=True) is None
 
 
 def test_routine_runs_until_it_waits_and_ends_where_it_is_abandoned() -> None:
