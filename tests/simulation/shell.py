@@ -563,7 +563,7 @@ class ShellQuery(Query):
         return True
 
     def _end_run(self) -> bool:
-        self.stage, self.left_to_foreigner = Stage.ENDED, self.world.foreigner.partitions
+        self.stage, self.left_to_others = Stage.ENDED, self.world.held_without_end()
         self.leave()
         return True
 

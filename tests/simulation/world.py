@@ -957,14 +957,22 @@ class World:
                 if left and query.forgets():
                     raise Violation("processed offsets stay", f"q{query.number}: {sorted(left)} are gone")
 
+    def held_without_end(self) -> frozenset[TopicPartition]:
+        """Return the partitions of the other program, and of streams: a run leaves them to these."""
+        shares = (self.group.shown() or {}).items()
+        queries = {m: self.queries[n] for m, _ in shares if (n := self.group.members[m].query) >= 0}
+        of_streams = [share for m, share in shares if m in queries and not queries[m].runs]
+        held = {tp for share in of_streams for tp in (*share.assignment, *(share.target or ()))}
+        return self.foreigner.partitions | held
+
     def _judge_ended_runs(self) -> None:
         """If all queries were runs that have ended normally, raise if records below all their targets are unread."""
         for tp, log in self.logs.items():
             runs = [query for query in self.queries if query.starts and tp.topic in query.topics]
             if not all(query.stage is Stage.ENDED and not query.crashed for query in runs):
                 continue  # among them streams, which may still have partitions
-            if any(tp in query.left_to_foreigner for query in runs):
-                continue  # the other program may have left without reading it
+            if any(tp in query.left_to_others for query in runs):
+                continue  # the other program may have left without reading it, and a stream may have given up the topic
             targets = [min(end.get(tp, 0), q.cut.get(tp, log.end)) for q in runs if (end := q.target) is not None]
             for offset in range(max(self.base.get(tp, 0), log.start), min(targets, default=0)):
                 if not self.processed[tp].get(log.record(offset)):
