@@ -135,7 +135,7 @@ class Query:
         self.running = False
         self.starts = 0
         self.crashed = False
-        self.left_to_others: frozenset[TopicPartition] = frozenset()  # for the judge: when its run ended
+        self.left_to: Mapping[TopicPartition, int] = {}  # for the judge: who had each partition when its run ended
         self.logged_before = 0
         self.planned_under: dict[tuple[int, TopicPartition], OwnershipEpoch] = {}
         self.target: dict[TopicPartition, Offset] | None = None  # of a run with availableNow
@@ -989,7 +989,7 @@ class Query:
     def _end_run(self) -> bool:
         if self.state.uncommitted:
             return False
-        self.stage, self.left_to_others = Stage.ENDED, self.world.held_without_end()
+        self.stage, self.left_to = Stage.ENDED, self.world.holders()
         self.leave()
         return True
 

@@ -563,7 +563,7 @@ class ShellQuery(Query):
         return True
 
     def _end_run(self) -> bool:
-        self.stage, self.left_to_others = Stage.ENDED, self.world.held_without_end()
+        self.stage, self.left_to = Stage.ENDED, self.world.holders()
         self.leave()
         return True
 

@@ -22,7 +22,7 @@ from pyspark_kafka_group.offsets.start_inputs import RewindPolicy, StartingOffse
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.query.batch_report import batch_report
 from tests.simulation.cluster import ClassicGroup, ConsumerGroup, Group, Log, NoGroup, OffsetStore, Record, Stored
-from tests.simulation.foreigner import Foreigner
+from tests.simulation.foreigner import QUERY, Foreigner
 from tests.simulation.query import OutstandingCommit, Query, Stage
 from tests.simulation.violation import Violation
 
@@ -957,13 +957,11 @@ class World:
                 if left and query.forgets():
                     raise Violation("processed offsets stay", f"q{query.number}: {sorted(left)} are gone")
 
-    def held_without_end(self) -> frozenset[TopicPartition]:
-        """Return the partitions of the other program, and of streams: a run leaves them to these."""
+    def holders(self) -> Mapping[TopicPartition, int]:
+        """Return the number of the query that has each partition, or will have it; that of the other program, too."""
         shares = (self.group.shown() or {}).items()
-        queries = {m: self.queries[n] for m, _ in shares if (n := self.group.members[m].query) >= 0}
-        of_streams = [share for m, share in shares if m in queries and not queries[m].runs]
-        held = {tp for share in of_streams for tp in (*share.assignment, *(share.target or ()))}
-        return self.foreigner.partitions | held
+        held = {tp: self.group.members[m].query for m, s in shares for tp in (*s.assignment, *(s.target or ()))}
+        return held | dict.fromkeys(self.foreigner.partitions, QUERY)
 
     def _judge_ended_runs(self) -> None:
         """If all queries were runs that have ended normally, raise if records below all their targets are unread."""
@@ -971,12 +969,16 @@ class World:
             runs = [query for query in self.queries if query.starts and tp.topic in query.topics]
             if not all(query.stage is Stage.ENDED and not query.crashed for query in runs):
                 continue  # among them streams, which may still have partitions
-            if any(tp in query.left_to_others for query in runs):
-                continue  # the other program may have left without reading it, and a stream may have given up the topic
+            if any(tp in query.left_to and self._may_leave(query.left_to[tp], tp.topic) for query in runs):
+                continue
             targets = [min(end.get(tp, 0), q.cut.get(tp, log.end)) for q in runs if (end := q.target) is not None]
             for offset in range(max(self.base.get(tp, 0), log.start), min(targets, default=0)):
                 if not self.processed[tp].get(log.record(offset)):
                     raise Violation("run ended early", f"{tp}: {offset} was there, and no run has read it")
+
+    def _may_leave(self, number: int, topic: str) -> bool:
+        """Return whether a query need not read a partition that it had: it is no run, or has given up the topic."""
+        return number < 0 or not self.queries[number].runs or topic not in self.queries[number].topics
 
     def _allowed(self, tp: TopicPartition, offset: int) -> int:
         moves = self.group.moves[tp]
