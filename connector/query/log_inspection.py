@@ -44,7 +44,7 @@ class Changes:
     unsure : set of TopicPartition
         Partitions whose logs may have changed.  Do not plan them now.
     reasons : mapping of TopicPartition to str
-        Why partitions cannot be planned now: those of ``unsure``, and those without a log end.
+        Why partitions cannot be planned now: the unsure ones, and all without a log end.
     strange : bool
         Whether the same logs need another inspection.
     """
