@@ -44,6 +44,8 @@ class GroupMember:
         The partitions that it will own once others have released them; None in a classic group.
     member_epoch : int or None
         The epoch of its assignment; None in a classic group, or if the request did not ask for it.
+    subscription : frozenset of str or None
+        The topics to which it subscribes by name.  None if it uses a pattern (KIP-848), or they are unknown.
     """
 
     member_id: str
@@ -53,6 +55,16 @@ class GroupMember:
     assignment: frozenset[TopicPartition]
     target: frozenset[TopicPartition] | None = None
     member_epoch: int | None = None
+    subscription: frozenset[str] | None = None
+
+    def may_get(self, tp: TopicPartition) -> bool:
+        """Return whether the group may give it a partition.
+
+        Until then no member seems to have the partition, although its former owner still finishes a batch of it.
+        """
+        if self.target is not None:
+            return tp in self.target
+        return self.subscription is None or tp.topic in self.subscription
 
     def is_same_query(self, client_id: str) -> bool:
         """Return whether a client id belongs to another process of the same query: both end with the query's id.

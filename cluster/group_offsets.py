@@ -20,7 +20,7 @@ from pyspark_kafka_group.cluster.cluster_answers import (
     TopicInfo,
 )
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError, explanation
-from pyspark_kafka_group.cluster.group_description import GroupDescription
+from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember
 from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.cluster.request_errors import is_unknown_name
@@ -253,11 +253,10 @@ class GroupOffsets:
         """
         return self._cluster.describe_group(self._group_id)
 
-    def held_by_others(self, *, client_id: str, member_id: str) -> frozenset[TopicPartition]:
-        """Return the partitions that the group has assigned to other queries.
+    def members_of_others(self, *, client_id: str, member_id: str) -> list[GroupMember]:
+        """Return the members of the group that belong to other queries.
 
-        Partitions of a former process of the same query are left out.  That process was killed and not evicted yet,
-        or is leaving.
+        A former process of the same query is left out.  It was killed and not evicted yet, or is leaving.
 
         Raises
         ------
@@ -269,8 +268,7 @@ class GroupOffsets:
             raise TryAgainError("the group is rebalancing")
         if not any(member.member_id == member_id for member in group.members):
             raise TryAgainError("the group does not know this member yet")
-        others = [member for member in group.members if not member.is_same_query(client_id)]
-        return frozenset(tp for member in others for tp in member.assignment)
+        return [member for member in group.members if not member.is_same_query(client_id)]
 
     def rebalancing(self) -> bool:
         """Return whether a classic group is rebalancing.  Raises as :meth:`describe`."""

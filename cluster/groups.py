@@ -340,6 +340,7 @@ def _description(found: DescribedGroup, protocol: GroupProtocol) -> GroupDescrip
             assignment=member.assignment,
             target=member.target,
             member_epoch=member.member_epoch,
+            subscription=member.subscription,
         )
         for member in found.members
     )

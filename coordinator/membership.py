@@ -340,8 +340,10 @@ class Membership:
             not_given = ranges.keys() - set(self._settings.partitions) - gone
             orphaned = frozenset(tp for tp in not_given if not self._matches(tp.topic))
             return inputs.Replay(end, frozenset(), frozenset(), orphaned, gone)
-        elsewhere = offsets.held_by_others(client_id=self.client_id, member_id=member_id) & ranges.keys()
-        orphaned = frozenset(tp for tp in ranges if tp.topic not in self._group.topics and not self._matches(tp.topic))
+        others = offsets.members_of_others(client_id=self.client_id, member_id=member_id)
+        elsewhere = frozenset(tp for member in others for tp in member.assignment) & ranges.keys()
+        not_subscribed = {tp for tp in ranges if tp.topic not in self._group.topics and not self._matches(tp.topic)}
+        orphaned = frozenset(tp for tp in not_subscribed if not any(member.may_get(tp) for member in others))
         committed = offsets.committed_offsets(elsewhere | orphaned, require_stable=True)
         if committed.failed:
             raise TryAgainError(next(iter(committed.failed.values())))

@@ -162,10 +162,13 @@ def test_a_query_knows_what_others_hold(
     offsets = GroupOffsets({"bootstrap.servers": kafka.bootstrap_servers}, group_id=group, read_committed=True)
     described = told_by_admin_client(kafka, group)
     held = {client: (member, tps) for member, (_, client, _, tps) in summary(described).items()}
-    assert offsets.held_by_others(client_id="alice", member_id=held["alice"][0]) == held["bob"][1]
+    (bob,) = offsets.members_of_others(client_id="alice", member_id=held["alice"][0])
+    assert bob.assignment == held["bob"][1]
+    assert all(bob.may_get(tp) for tp in held["bob"][1])
+    assert not bob.may_get(TopicPartition("another", 0))
     assert not offsets.rebalancing()
     with pytest.raises(TryAgainError, match="does not know this member"):
-        offsets.held_by_others(client_id="alice", member_id="nobody")
+        offsets.members_of_others(client_id="alice", member_id="nobody")
     offsets.close()
 
 

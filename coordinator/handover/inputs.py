@@ -157,7 +157,7 @@ class Replay:
     own_commits : frozenset of TopicPartition
         Those of ``elsewhere`` that the group has committed although no other query is known to have processed them.
     orphaned : frozenset of TopicPartition
-        The partitions that this query cannot get back.  It reads them unless another query has them.
+        The partitions that no query of the group can get.  This one reads them.
     missing : frozenset of TopicPartition
         The partitions that no longer exist.
     """

@@ -16,6 +16,7 @@ from pyspark_kafka_group.coordinator.handover.outputs import Commit, FetchOffset
 from pyspark_kafka_group.coordinator.handover.state import Partition, State, in_flight
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
+from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 
@@ -46,7 +47,7 @@ def compare(state: State, given: OffsetsReadBack) -> tuple[State, list[Output]]:
         if p.phase not in (Phase.ACTIVE, Phase.DRAINING):
             continue
         if stored is not None and _descends(stored.note, p.note):
-            if not _is_same_log(stored.note, p.note):
+            if not _is_same_log(stored.note, p.note) or _is_of_cut_records(stored, p):
                 # A late commit of another log: the group has no offset of this log, not even its start.
                 owned[tp] = p.stored(Offset(0) if p.committed else None)
                 continue
@@ -79,6 +80,14 @@ def _leaves(state: State, tp: TopicPartition, p: Partition) -> bool:
 def _descends(note: CommitNote | None, other: CommitNote) -> bool:
     """Return whether a commit is of the same query or lineage.  All others come from an owner after this one."""
     return note is not None and (note.query_id == other.query_id or note.lineage == other.lineage)
+
+
+def _is_of_cut_records(stored: GroupOffset, p: Partition) -> bool:
+    """Return whether the log was truncated after this commit of the query, and the query has finished less since."""
+    note, mine = stored.note, p.note
+    if note is None or mine is None or p.finished is None:
+        return False
+    return note.query_id == mine.query_id and stored.offset > p.finished
 
 
 def _is_same_log(note: CommitNote | None, other: CommitNote) -> bool:

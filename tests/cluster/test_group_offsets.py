@@ -65,16 +65,17 @@ def offsets(broker: FakeBroker) -> Iterator[GroupOffsets]:
 def test_a_member_that_the_group_does_not_know_yet_has_to_ask_again(offsets: GroupOffsets) -> None:
     assert not offsets.rebalancing()
     with pytest.raises(TryAgainError, match="does not know this member"):
-        offsets.held_by_others(client_id="etl", member_id="a-1")
+        offsets.members_of_others(client_id="etl", member_id="a-1")
 
 
-def test_what_other_queries_hold_is_told_but_not_what_a_former_process_of_this_one_does(
+def test_members_of_other_queries_are_told_but_not_a_former_process_of_this_one(
     broker: FakeBroker, offsets: GroupOffsets
 ) -> None:
     members = tuple(DescribedMember(m.member_id, None, m.client_id, m.host, m.assignment, m.assignment, 1) for m in ETL)
     stable = DescribedGroup(0, "", "Stable", 1, members)
     broker.answers[ConsumerGroupDescribe.api.key] = answers.consumer_group(stable)
-    assert offsets.held_by_others(client_id="etl", member_id="a-1") == {TPS[2]}
+    (other,) = offsets.members_of_others(client_id="etl", member_id="a-1")
+    assert other.assignment == {TPS[2]}
 
 
 def test_a_cluster_without_kip_848_is_an_error_and_not_a_long_wait(offsets: GroupOffsets) -> None:
@@ -94,7 +95,7 @@ def test_between_two_generations_nobody_knows(broker: FakeBroker, offsets: Group
     broker.answers[DescribeGroups.api.key] = answers.classic_group(DescribedGroup(0, "", state, None, (), "consumer"))
     assert offsets.rebalancing()
     with pytest.raises(TryAgainError, match="the group is rebalancing"):
-        offsets.held_by_others(client_id="etl", member_id="a-1")
+        offsets.members_of_others(client_id="etl", member_id="a-1")
 
 
 # -- info

@@ -458,10 +458,22 @@ def joined(member: Member, monkeypatch: pytest.MonkeyPatch, by: str) -> Membersh
     stored = Answers({ELSEWHERE: CommittedOffset(Offset(5), None, note)}, {})
     membership = member("one")
     assert membership.wait_for_assignment(PATIENCE_S)
-    monkeypatch.setattr(GroupOffsets, "held_by_others", lambda *_, **__: frozenset({ELSEWHERE}))
+    monkeypatch.setattr(GroupOffsets, "members_of_others", lambda *_, **__: [another(ELSEWHERE)])
     monkeypatch.setattr(GroupOffsets, "committed_offsets", lambda *_, **__: stored)
     monkeypatch.setattr(GroupOffsets, "missing_partitions", lambda *_: frozenset())
     return membership
+
+
+def another(*partitions: TopicPartition, topics: frozenset[str] | None = None) -> GroupMember:
+    """Return a member of another query that has these partitions, and subscribes to their topics if not said."""
+    return GroupMember(
+        member_id="two-1",
+        instance_id=None,
+        client_id="query-of-two",
+        host="",
+        assignment=frozenset(partitions),
+        subscription=frozenset(tp.topic for tp in partitions) if topics is None else topics,
+    )
 
 
 LOGGED = BatchOffset("query-of-one", {MINE: entry(0, 3), ELSEWHERE: entry(0, 5)})
@@ -490,11 +502,26 @@ def test_range_that_nobody_can_get_is_left_to_the_group_if_another_query_has_rea
     dropped = TopicPartition("dropped", 0)
     note = CommitNote("another", None, 8, Offset(0), "lineage").encode()
     stored = Answers({dropped: CommittedOffset(Offset(5), None, note)}, {})
-    monkeypatch.setattr(GroupOffsets, "held_by_others", lambda *_, **__: frozenset())
+    monkeypatch.setattr(GroupOffsets, "members_of_others", lambda *_, **__: [])
     monkeypatch.setattr(GroupOffsets, "committed_offsets", lambda *_, **__: stored)
     monkeypatch.setattr("pyspark_kafka_group.coordinator.membership.write_markers", lambda *_: None)
     end = BatchOffset("query-of-one", {MINE: entry(0, 3), dropped: entry(start, 9)})
     assert (dropped in (membership.replay(end) or {})) is read
+
+
+def test_range_of_a_topic_that_another_query_subscribes_to_is_waited_for(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the query read the range, although its former owner still finished a batch of it."""
+    membership = joined(member, monkeypatch, by="another")
+    dropped = TopicPartition("dropped", 0)
+    others = [another(topics=frozenset({"dropped"}))]
+    monkeypatch.setattr(GroupOffsets, "members_of_others", lambda *_, **__: others)
+    monkeypatch.setattr(GroupOffsets, "committed_offsets", lambda *_, **__: Answers({}, {}))
+    end = BatchOffset("query-of-one", {MINE: entry(0, 3), dropped: entry(0, 9)})
+    assert membership.replay(end) is None
+    others[:] = [another(topics=frozenset({"orders"}))]
+    assert dropped in (membership.replay(end) or {})
 
 
 def test_range_of_a_topic_that_a_pattern_matches_is_waited_for(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -565,7 +592,7 @@ def test_an_empty_batch_runs_again_without_waiting_for_the_group(
     def refuse(*_: object, **__: object) -> None:
         raise TryAgainError("the group is rebalancing")
 
-    monkeypatch.setattr(GroupOffsets, "held_by_others", refuse)
+    monkeypatch.setattr(GroupOffsets, "members_of_others", refuse)
     start = BatchOffset("query-of-one", {MINE: entry(3, 3)})
     membership = member("one", start=start)
     assert membership.replay(replace(start, rewinds=1)) == {}
@@ -579,7 +606,7 @@ def test_a_replay_is_asked_for_again_while_the_group_is_rebalancing(
     def rebalancing(*_: object, **__: object) -> None:
         raise TryAgainError("the group is rebalancing")
 
-    monkeypatch.setattr(GroupOffsets, "held_by_others", rebalancing)
+    monkeypatch.setattr(GroupOffsets, "members_of_others", rebalancing)
     assert membership.replay(LOGGED) is None
     assert membership.state.batch is None
 
@@ -588,7 +615,7 @@ def test_a_replay_of_what_does_not_exist_any_more_ends_the_query(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     membership = joined(member, monkeypatch, by="another")
-    monkeypatch.setattr(GroupOffsets, "held_by_others", lambda *_, **__: frozenset())
+    monkeypatch.setattr(GroupOffsets, "members_of_others", lambda *_, **__: [])
     monkeypatch.setattr(GroupOffsets, "missing_partitions", lambda *_: frozenset({ELSEWHERE}))
     assert membership.replay(LOGGED) is None  # a broker may not know it yet
     assert membership.replay(LOGGED) is None

@@ -293,6 +293,10 @@ class Group(ABC):
             return None
         return frozenset(tp for m, tps in shown.items() if self.members[m].query != client.query for tp in tps)
 
+    def may_go_to_others(self, client: Client, tp: TopicPartition) -> bool:
+        """Return whether another query subscribes to a partition, so that it has it, or will get it."""
+        return any(tp.topic in other.topics and other.query != client.query for other in self.members.values())
+
     def take_over(self, client: Client) -> bool:
         """Give a static member's place to its next process.  Return whether there was a place."""
         old = next((c for c in self.members.values() if c.query == client.query), None)

@@ -391,6 +391,24 @@ KEPT = [
         "start 0 0, tick 0 0, foreign 0 0, restart 0 12, foreign 0 11, tick_all 0 0, tick 0 0, restart 0 0",
         "note=CommitNote(query_id='q0.1', topic_id='a1', initial_partition_count=1, since=1",
     ),
+    # Regression: the group kept an offset above the end of the log, because the commit landed after the truncation.
+    Kept(
+        "late_commit_of_records_that_were_cut_is_committed_over",
+        Config(protocol="consumer", topics=(1,), queries=("a",), records=1, log_changes=True, replaces=True)._replace(
+            own=("plain", "dynamic", "", "")
+        ),
+        "start 0 0, engine 0 0, lapse 0 0, truncate 2 0, engine 0 0, engine 0 0, engine 0 0, engine 0 0, overtake 0 0",
+        "recordsLost a-0 [0, 1]",
+    ),
+    # Regression: the query read the range while its owner was finishing it, and no member seemed to have it.
+    Kept(
+        "range_of_a_topic_that_another_query_subscribes_to_is_waited_for",
+        Config(topics=(3, 1), queries=("ab", "ab"), records=0, transactions=False, known=True, slow=("", "")),
+        "start 0 0, start 1 0, produce 2 0, restart 1 1, hand_over 1 0, engine 1 0, engine 1 0, tick_all 0 0, "
+        "hand_over 0 3, engine 1 0, subscribe 0 13, poll 1 0, engine 1 0, tick_all 0 0, batch 1 0, subscribe 0 10, "
+        "engine 1 0, commit 1 0",
+        "StoreSkips(markers={('a', 2): ",
+    ),
     # The evicted member takes the commit of the new owner for a reset.  Regression: no event named its batch.
     *(
         Kept(

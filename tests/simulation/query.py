@@ -1019,7 +1019,9 @@ class Query:
         end = self.log[-1]
         ranges, committed = end.ranges(), self.world.store.committed
         missing = frozenset(tp for tp in ranges if tp not in self.world.logs)
-        orphaned = frozenset(tp for tp in ranges if tp.topic not in self.topics) - missing
+        not_subscribed = {tp for tp in ranges if tp.topic not in self.topics}
+        group = self.world.group
+        orphaned = frozenset(tp for tp in not_subscribed if not group.may_go_to_others(self.client, tp)) - missing
         if any(not self.world.store.stable(tp) for tp in (elsewhere | orphaned) & ranges.keys()):
             return False
         own = frozenset(tp for tp in elsewhere | orphaned if tp in end.entries and self._committed_it(end, tp))

@@ -492,6 +492,7 @@ class SimulatedOffsets(GroupOffsets):
                 host="",
                 assignment=frozenset(() if assigned is None else assigned.get(number, ())),
                 target=None if (target := group.target_of(number)) is None else frozenset(target),
+                subscription=client.topics,
             )
             for number, client in group.members.items()
         )

@@ -200,7 +200,7 @@ def test_a_query_that_stop_lets_leave_while_it_replays_does_not_run_its_batch(
 ) -> None:
     """Regression: stop() returned True, then Spark ran the batch, and the next owner read the same records."""
     monkeypatch.setattr(query_module, "_ABANDONED_S", 0.5)
-    monkeypatch.setattr(GroupOffsets, "held_by_others", not_decided)
+    monkeypatch.setattr(GroupOffsets, "members_of_others", not_decided)
     produce(0)
     spark.wait_for_batch()
     spark.query.stop()  # like a killed process, it has not finished the batch

@@ -101,6 +101,13 @@ def test_a_doubt_does_not_end_with_a_read_back_before_a_commit_that_is_to_be_tri
     assert not machine.state.in_doubt
 
 
+def test_late_commit_of_records_that_were_cut_is_committed_over() -> None:
+    """Regression: it stayed above the end of the log, and Kafka's tools showed no lag of the next records."""
+    machine = doubted()
+    (again,) = [output for output in machine.feed(found(9)) if isinstance(output, Commit)]
+    assert again.entries[A].offset == 5
+
+
 def test_read_back_that_nobody_answers_is_tried_again() -> None:
     machine = fed(doubted(), Revoke((A,)))
     assert machine.feed(OffsetsReadBack(None)) == [ScheduleRetry()]
