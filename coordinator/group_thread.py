@@ -140,8 +140,7 @@ class GroupThread:
         self._stop_by: Deadline | None = None  # how long LEAVING may take
         self._serve_at = Deadline.after(_SERVE_PAUSE_S)
         self._read_back_at = Deadline.after(_READ_BACK_PAUSE_S)
-        # The driver's JVM.  The main thread notices its end only after the running call.
-        self._parent = os.getppid()
+        self._parent = os.getppid()  # the driver's JVM; the main thread notices its end only after the running call
         self._start_requests = StartRequests(
             settings,
             client_id=client_id,

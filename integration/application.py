@@ -6,7 +6,8 @@ file exists, the next batch is slow, once.  Another file beside it ends the nap 
 
 * ``database``: the sink is this database, see :mod:`integration.database_sink`.
 * ``lake``: write to this Delta or Iceberg table first, which gets each record once.
-* ``landing``: land in this Delta table instead.  A nap is between the look and the commit, or after the commit.
+* ``landing``: land in the table of this folder instead, see :mod:`integration.landing_tables`.  A nap is between the
+  look and the commit, or after the commit.
 * ``write``: the sink is ``kafka-group``, with these options.  It gets keys and values.
 * ``submitted``: ``spark-submit`` has decided where and how Spark runs.  The file ``stop_file`` then stops the query,
   instead of the standard input.
@@ -106,19 +107,22 @@ def main() -> None:
 
 def landing_writer(spark: SparkSession, config: dict[str, Any], nap: Path) -> DataStreamWriter:
     """Return the writer of a stream that lands."""
-    from pyspark_kafka_group.landing.delta import DeltaLanding, DeltaState
+    from integration.landing_tables import landing_in  # it loads deltalake and pyiceberg
+    from pyspark_kafka_group.landing.delta import DeltaState
+    from pyspark_kafka_group.landing.iceberg import IcebergState
 
-    real = DeltaState.commit
+    state = IcebergState if Path(config["landing"]).name == "iceberg" else DeltaState
+    real = state.commit
 
-    def commit(look: DeltaState, *arguments: Any, **more: Any) -> None:
+    def commit(*arguments: Any, **more: Any) -> None:
         sleep_before, sleep_after = take_nap(nap)
         sleep(sleep_before, unless=nap.with_suffix(".over"))
-        real(look, *arguments, **more)
+        real(*arguments, **more)
         sleep(sleep_after, unless=nap.with_suffix(".over"))
 
-    DeltaState.commit = commit  # type: ignore[assignment,method-assign]
+    state.commit = commit  # type: ignore[assignment,method-assign]
     logging.basicConfig(level=logging.INFO)  # shows the conflicts
-    return DeltaLanding(config["landing"]).stream(spark, config["options"])
+    return landing_in(Path(config["landing"])).stream(spark, config["options"])
 
 
 def local(builder: SparkSession.Builder) -> SparkSession.Builder:

@@ -12,44 +12,21 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
-from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import pyspark_kafka_group
 from integration.cluster import Stream, produce, recreate
+from integration.landing_tables import landing_in, rows_of
 from integration.pipelines import PATIENCE_S, Application, wait_for
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group import stop
-from pyspark_kafka_group.landing import DeltaLanding, IcebergLanding
-from pyspark_kafka_group.landing.landing import Landing
+from pyspark_kafka_group.landing import DeltaLanding
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from tests.docs.blocks import run_by
 
 Start = Callable[..., StreamingQuery]
-
-
-def landing_in(folder: Path) -> Landing:
-    """Return a landing in the table of a folder: of Iceberg if its name says so, else of Delta."""
-    if folder.name != "iceberg":
-        return DeltaLanding(str(folder))
-    folder.mkdir(exist_ok=True)
-    return IcebergLanding("shop.orders", catalog=catalog_of(folder))
-
-
-def catalog_of(folder: Path) -> dict[str, str]:
-    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
-
-
-def judge(folder: Path) -> Counter[tuple[str, int, int]]:
-    """Return how often the table has each record.  Reads all rows, without a key."""
-    if folder.name != "iceberg":
-        table = DeltaTable(folder).to_pyarrow_table(columns=["topic", "partition", "offset"])
-    else:
-        found = load_catalog("default", **catalog_of(folder)).load_table("shop.orders")
-        table = found.scan(selected_fields=("topic", "partition", "offset")).to_arrow()
-    return Counter(zip(*(table.column(name).to_pylist() for name in table.column_names), strict=True))
 
 
 def each_once(topic: str, ends: dict[int, int]) -> Counter[tuple[str, int, int]]:
@@ -100,7 +77,7 @@ def test_members_share_a_topic_join_and_leave(kafka: Kafka, topic: TopicFactory,
         produce(kafka.bootstrap_servers, name, dict.fromkeys(ends, count))
         for partition in ends:
             ends[partition] += count
-        wait_for(lambda: judge(table).total() >= sum(ends.values()), "all records are in the table")
+        wait_for(lambda: rows_of(table).total() >= sum(ends.values()), "all records are in the table")
 
     one = start(name, "one")
     more(50)
@@ -113,7 +90,7 @@ def test_members_share_a_topic_join_and_leave(kafka: Kafka, topic: TopicFactory,
     assert stop(two)
     more(50)
     assert stop(one)
-    assert judge(table) == each_once(name, ends)
+    assert rows_of(table) == each_once(name, ends)
     uncommitted = {path.name for path in table.rglob("topic-*/**/*.parquet")}
     if table.name == "delta":
         assert len(uncommitted) == len(DeltaTable(table).file_uris()), "no orphan is left"
@@ -135,10 +112,10 @@ def test_a_deleted_checkpoint_and_a_lost_commit(
     shutil.rmtree(tmp_path / "query.checkpoint")
     produce(kafka.bootstrap_servers, name, {1: 10})
     run_available(start, name, maxRecordsPerPartition="7")
-    assert judge(table) == each_once(name, {0: 50, 1: 50})
+    assert rows_of(table) == each_once(name, {0: 50, 1: 50})
     # A new group reads everything again, and the table takes nothing.
     run_available(start, name, "other", **{"kafka.group.id": f"{name}-other"})
-    assert judge(table) == each_once(name, {0: 50, 1: 50})
+    assert rows_of(table) == each_once(name, {0: 50, 1: 50})
 
 
 @either_protocol
@@ -150,7 +127,7 @@ def test_a_topic_that_was_created_again(kafka: Kafka, topic: TopicFactory, start
     produce(kafka.bootstrap_servers, name, {0: 30})
     with pytest.raises(Exception, match=rf"has records of another topic '{name}'"):
         run_available(start, name, "two", **{"kafka.group.id": f"{name}-two"})
-    assert judge(table) == each_once(name, {0: 20})
+    assert rows_of(table) == each_once(name, {0: 20})
 
 
 @either_protocol
@@ -191,7 +168,7 @@ def test_the_program_of_the_page(
     names: dict[str, Any] = {}
     exec(text, names)
     assert stop(names["query"])
-    assert judge(table) == each_once(name, {0: 30, 1: 30})
+    assert rows_of(table) == each_once(name, {0: 30, 1: 30})
 
 
 @pytest.mark.timeout(600)  # starts Spark four times
@@ -209,7 +186,7 @@ def test_applications_are_suspended_and_killed_in_their_commits(
     first, second, third = (application(name, f"app{n}", **session).configure(landing=str(table)) for n in range(3))
 
     def rows() -> int:
-        return judge(table).total()
+        return rows_of(table).total()
 
     with Stream(kafka.bootstrap_servers, {name: 6}, per_second=200) as stream:
         first.start()
@@ -244,4 +221,4 @@ def test_applications_are_suspended_and_killed_in_their_commits(
     wait_for(lambda: rows() >= sum(ends.values()), "all records are in the table")
     first.stop()
     second.stop()
-    assert judge(table) == each_once(name, ends)
+    assert rows_of(table) == each_once(name, ends)

@@ -23,8 +23,8 @@ from pyspark_kafka_group.offsets.start_inputs import RewindPolicy, StartingOffse
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.testing import LocalKafka
 
-# The longest time that the group thread may be busy with other work than the member's.
-SERVES_WITHIN_S = 1.0
+# The longest time that the group thread may be busy with other work than the member's, on a busy machine too.
+SERVES_WITHIN_S = 2.0
 
 SESSION_MS = 3000
 
@@ -147,15 +147,16 @@ def test_group_thread_goes_on_while_the_coordinator_does_not_answer_a_plain_comm
     proxied.pause(1)
     try:
         member.finish(end)
+        wait_for(lambda: member.state.committing is not None, "the commit is outstanding")
         asked = Thread(target=member.plan, args=({},), kwargs={"always": False}, daemon=True)
         asked.start()
         asked.join(SERVES_WITHIN_S)
-        served, uncommitted = not asked.is_alive(), member.state.uncommitted
+        served, outstanding = not asked.is_alive(), member.state.committing is not None
     finally:
         proxied.resume(1)
     asked.join(60.0)
-    assert uncommitted, "the commit was not outstanding"
     assert served
+    assert outstanding
     wait_for(lambda: committed(proxied.bootstrap_servers, group, name, [0]) == {0: 10}, "it is committed in the end")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark_kafka_group.coordinator.handover import events
@@ -69,17 +70,7 @@ def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
     unmarked = {tp: wanted[tp] for tp in sorted(skipped) if state.markers.get(tp) != wanted[tp]}
     if unmarked:
         return replace(state, unstored={**state.unstored, **unmarked}), [StoreSkips(unmarked)]
-    processed = dict(state.processed)
-    went_back = bool(skipped | gone)
-    for tp, entry in end.entries.items():
-        if not entry.range.size:
-            known, logged = processed.get(tp), processed_at(entry, entry.range.until)
-            if known is None or not (unrelated(known, logged) or _was_cut(known, logged)):
-                processed[tp] = raised(known, logged)
-            else:
-                went_back = True  # the partition has started again since that batch was logged
-        elif tp in skipped | gone and tp not in processed:
-            processed[tp] = processed_at(entry, entry.range.start)
+    processed, went_back = _processed_beside(state.processed, end, skipped | gone)
     state = replace(
         updated(state, moved),
         processed=processed,
@@ -90,6 +81,24 @@ def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
     ranges = end.ranges()
     event = events.Replayed(ranges=running, not_owned=not_owned, skipped={tp: ranges[tp] for tp in sorted(skipped)})
     return state, [event] if ranges else []
+
+
+def _processed_beside(
+    known_before: Mapping[TopicPartition, ProcessedOffset], end: BatchOffset, left_out: set[TopicPartition]
+) -> tuple[dict[TopicPartition, ProcessedOffset], bool]:
+    """Return the processed offsets while the batch runs again, and whether one of them went back."""
+    processed = dict(known_before)
+    went_back = bool(left_out)
+    for tp, entry in end.entries.items():
+        if not entry.range.size:
+            known, logged = processed.get(tp), processed_at(entry, entry.range.until)
+            if known is None or not (unrelated(known, logged) or _was_cut(known, logged)):
+                processed[tp] = raised(known, logged)
+            else:
+                went_back = True  # the partition has started again since that batch was logged
+        elif tp in left_out and tp not in processed:
+            processed[tp] = processed_at(entry, entry.range.start)
+    return processed, went_back
 
 
 def is_own_commit(end: BatchOffset, tp: TopicPartition, committed: Offset, note: CommitNote | None) -> bool:

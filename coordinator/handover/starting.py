@@ -10,11 +10,12 @@ from pyspark_kafka_group.coordinator.handover.inputs import Forget, OffsetsAtSta
 from pyspark_kafka_group.coordinator.handover.outputs import Fail, Output
 from pyspark_kafka_group.coordinator.handover.state import Partition, State, processed_at, unrelated, updated
 from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase, phase_after
+from pyspark_kafka_group.offsets.checkpoint_age import check_age
 from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import DataError
 from pyspark_kafka_group.offsets.skip_markers import is_marked
 from pyspark_kafka_group.offsets.start_inputs import PartitionInfo, ProcessedOffset, QueryInfo
-from pyspark_kafka_group.offsets.start_position import Start, check_age, decide_start
+from pyspark_kafka_group.offsets.start_position import Start, decide_start
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 
@@ -105,24 +106,14 @@ def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, lis
             start = decide_start(tp, info, query, state.policy)
         except DataError as error:
             return state, [*out, Fail(error)]
-        phase = phase_after(p.phase, Cause.START_DECIDED if start.durable_first else Cause.START_DURABLE)
-        assert phase is not None
-        changed[tp] = Partition(
-            phase=phase,
-            epoch=epoch,
-            position=start.position,
-            leader_epoch=start.leader_epoch,
-            finished=start.position,
-            committed=start.committed if start.committed != start.position or not start.durable_first else None,
-            note=start.note,
-        )
+        changed[tp] = _decided(p, start)
         if start.note.initial_partition_count == 0:
             topics_begun[tp.topic] = start.note.topic_id
         if start.others is not None:
             taken[tp] = start.others
         if start.truncated_batch:
             truncated.add(tp)
-        if phase is Phase.ACTIVE:
+        if changed[tp].phase is Phase.ACTIVE:
             started[tp] = start.position
             old = processed.get(tp)
             processed[tp] = ProcessedOffset(start.position, start.leader_epoch, start.note.topic_id, start.note.lineage)
@@ -145,6 +136,21 @@ def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, lis
             deleted=state.deleted - {tp.topic for tp in changed},
         ),
         out,
+    )
+
+
+def _decided(p: Partition, start: Start) -> Partition:
+    """Return a partition whose start is decided."""
+    phase = phase_after(p.phase, Cause.START_DECIDED if start.durable_first else Cause.START_DURABLE)
+    assert phase is not None
+    return Partition(
+        phase=phase,
+        epoch=p.epoch,
+        position=start.position,
+        leader_epoch=start.leader_epoch,
+        finished=start.position,
+        committed=start.committed if start.committed != start.position or not start.durable_first else None,
+        note=start.note,
     )
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from integration.arguments import new_folder
+from integration.landing_tables import FORMATS
 from integration.report import shown
 from integration.soak.chaos import DRAWN
 from integration.soak.run import Soak, run
@@ -23,6 +24,7 @@ def main() -> int:
     parser.add_argument("--proxied", action="store_true", help="disturb the network, too")
     parser.add_argument("--spark-cluster", action="store_true", help="run on a standalone Spark cluster, and hurt it")
     parser.add_argument("--lake", action="store_true", help="also fill a Delta or Iceberg table, each record once")
+    parser.add_argument("--landing", choices=FORMATS, default="", help="land in such a table, each record once")
     parser.add_argument("--seed", type=int, help="decides the faults; random unless given")
     parser.add_argument("--fault-interval", type=float, default=10.0, help="seconds between faults (%(default)g)")
     parser.add_argument("--only", action="append", choices=DRAWN, default=[], help="a kind of fault; give it again")
@@ -35,8 +37,8 @@ def main() -> int:
     given = parser.parse_args()
     if given.coordinator_away and given.brokers == 1:
         parser.error("--coordinator-away needs --brokers 3: one broker coordinates everything")
-    if given.lake and given.spark_cluster:
-        parser.error("--lake is for applications in local mode: leave --spark-cluster out")
+    if (given.lake or given.landing) and given.spark_cluster:
+        parser.error("--lake and --landing are for applications in local mode: leave --spark-cluster out")
     # SIGTERM must also end the applications.  An exception runs all cleanup code.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     seed = given.seed if given.seed is not None else random.randrange(10**6)
@@ -51,6 +53,7 @@ def main() -> int:
             proxied=given.proxied,
             spark_cluster=given.spark_cluster,
             lake=given.lake,
+            landing=given.landing,
             fault_interval_s=given.fault_interval,
             only=given.only,
             coordinator_away_s=60 * given.coordinator_away,

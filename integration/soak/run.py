@@ -16,6 +16,7 @@ from pathlib import Path
 
 from integration.cluster import Stream, log_ends
 from integration.compatibility.lake_writer import settings as lake_settings
+from integration.landing_tables import deliveries, rows_of
 from integration.monitor import GroupMonitor, read_commits
 from integration.oracles import Member, Window
 from integration.pipelines import TOO_BUSY, Application, wait_for
@@ -55,6 +56,8 @@ class Soak:
         Whether applications run on a standalone Spark cluster, instead of in local mode.
     lake : bool
         Whether the applications also write to a lake table.
+    landing : str
+        The format of the table in which the applications land, instead of their sinks; empty for sinks.
     longest_down_s : float
         How long an ended application may stay down.
     coordinator_away_s : float
@@ -76,6 +79,7 @@ class Soak:
     proxied: bool = False
     spark_cluster: bool = False
     lake: bool = False
+    landing: str = ""
     fault_interval_s: float = 10.0
     per_second: float = 300.0
     partitions: int = 12
@@ -117,6 +121,11 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
         watch = stack.enter_context(SourceWatch(folder)) if watched else None
         growth = stack.enter_context(GrowthWatch(watch.ends)) if watch is not None else None
         supervisor = Supervisor(_applications(soak, kafka, folder, spark, watch))
+        landed = folder / "landing" / soak.landing if soak.landing else None
+        if landed is not None:
+            landed.parent.mkdir()
+            for one in supervisor.applications:
+                one.application.configure(landing=str(landed))
         if soak.lake:
             name, settings = lake.create(folder / "lake"), lake_settings(folder / "lake")
             for one in supervisor.applications:
@@ -156,7 +165,7 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
                 say("the producers have stopped")
                 late = expect(lambda: monitor.lag == 0, "lag 0")
                 count = sum(ends[tp] for tp in plain) + sum(map(len, visible.values()))
-                problems += late or expect(lambda: delivered(supervisor) >= count, "all is delivered")
+                problems += late or expect(lambda: delivered(supervisor, landed) >= count, "all is delivered")
                 supervisor.stop_all()
                 say("all applications have ended")
                 if spark is not None:
@@ -172,6 +181,10 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
         members = [
             Member(one.name, one.application.events(), one.application.deliveries) for one in supervisor.applications
         ]
+        in_lake = lake.deliveries(folder / "lake") if soak.lake else None
+        if landed is not None:  # its rows are in no sink
+            in_lake = deliveries(landed)
+            members.append(Member("the table", (), in_lake))
         report = judge(
             Recording(
                 produced={**stream.produced, **{tp: ends[tp] for tp in transactional}},
@@ -188,7 +201,7 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
                 problems=problems,
                 transactions=transactions.transactions,
                 visible=visible,
-                lake=lake.deliveries(folder / "lake") if soak.lake else None,
+                lake=in_lake,
             )
         )
     report["run"] = {
@@ -269,7 +282,8 @@ def _applications(
             options["commitMode"] = "plain"
         if spark is not None:
             options["minRecordsPerTask"] = "50"  # so that most batches run in both executors
-        trigger = f"{draw.choice((500, 1000))} milliseconds"
+        # Each batch of a landing is a commit to the table, and one with thousands of commits is slow.
+        trigger = f"{draw.choice((500, 1000)) * (5 if soak.landing else 1)} milliseconds"
         python = sys.executable if watch is None else watch.python_of(f"app{n}")
         application = Application(folder, f"app{n}", options, trigger=trigger, worker_python=python)
         if spark is not None:
@@ -330,8 +344,10 @@ def expect(condition: Callable[[], object], what: str) -> list[str]:
     return []
 
 
-def delivered(supervisor: Supervisor) -> int:
-    """Return the number of different records in all sinks."""
+def delivered(supervisor: Supervisor, landed: Path | None = None) -> int:
+    """Return the number of different records in all sinks, or in the table of a landing."""
+    if landed is not None:
+        return len(rows_of(landed))
     held: dict[str, set[int]] = {}
     for one in supervisor.applications:
         for delivery in one.application.deliveries:

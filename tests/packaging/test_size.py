@@ -18,8 +18,8 @@ MOST = {
     "callables handed to the parts of the group thread": 0,
     "modules with one importer": 83,
     "class names used twice": 0,
-    "functions over 60 lines": 3,
-    "files over 500 lines": 1,
+    "functions over 60 lines": 0,
+    "files over 500 lines": 0,
     "circles of imports": 0,
 }
 """Lower a number when the code allows it.  The code lines have 2 % of room for work in progress."""

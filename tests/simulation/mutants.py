@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from pyspark_kafka_group.coordinator import assignment_stability
 from pyspark_kafka_group.coordinator.handover import batches, ownership, replay, starting, state, step
-from pyspark_kafka_group.offsets import commit_metadata, skip_markers, start_position
+from pyspark_kafka_group.offsets import checkpoint_age, commit_metadata, skip_markers, start_position
 from pyspark_kafka_group.query import planning
 from tests.simulation import query
 
@@ -150,7 +150,7 @@ MUTANTS = [
         "undecided start kept as finished",
         starting,
         "receive_info",
-        "if phase is Phase.ACTIVE:",
+        "if changed[tp].phase is Phase.ACTIVE:",
         "if True:",
     ),
     Mutant(
@@ -308,7 +308,7 @@ MUTANTS = [
     ),
     Mutant(
         "restored checkpoint goes unnoticed",
-        start_position,
+        checkpoint_age,
         "check_age",
         "own is None",
         "True",

@@ -17,7 +17,7 @@ import pytest
 
 from pyspark_kafka_group.coordinator import assignment_stability
 from pyspark_kafka_group.coordinator.handover import batches, ownership, replay, starting, state, step
-from pyspark_kafka_group.offsets import commit_metadata, skip_markers, start_position
+from pyspark_kafka_group.offsets import checkpoint_age, commit_metadata, skip_markers, start_position
 from pyspark_kafka_group.query import planning
 from tests.simulation.mutants import Mutant
 
@@ -583,7 +583,7 @@ PINNED = [
     Pinned(
         Mutant(
             "a logged batch of another topic explains a commit",
-            start_position,
+            checkpoint_age,
             "check_age",
             " and not differ(topic_id, found.topic_id)",
             "",
