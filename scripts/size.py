@@ -79,12 +79,12 @@ IN_THE_GROUP = (
 """Fields that answer "am I in the group"."""
 
 LEADERS = (
+    "wire/leaders.py Leaders",
     "cluster/topics.py Topics._ask_leaders",
     "cluster/log_ends.py LogEnds._find_leaders",
-    "connector/reading/leader_search.py LeaderSearch",
     "connector/writing/producer_requests.py ProducerRequests.metadata",
 )
-"""Places that find a leader, and remember it."""
+"""Places that read from the brokers' answers who leads, and remember it."""
 
 LOOPS = ("cluster/patience.py patiently",)
 """Loops that ask again until a deadline."""

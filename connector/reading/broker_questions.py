@@ -1,18 +1,19 @@
-"""The rare questions of a range reader, over our own connections: log start and end, and whether a partition exists."""
+"""The rare questions of a range reader, over our own connections: leaders, log start and end, existing partitions."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.wire.error_codes import error_code
-from pyspark_kafka_group.wire.leaders import Connect, find_leaders
-from pyspark_kafka_group.wire.topic_requests import LOG_END, LOG_START, ListOffsets
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.leaders import NO_LEADER, NO_PARTITION, Leaders
+from pyspark_kafka_group.wire.topic_requests import LOG_END, LOG_START, ClusterMetadata, ListOffsets, Metadata
 from pyspark_kafka_group.wire.types import (
     Address,
     FetchError,
@@ -28,21 +29,61 @@ _Answer = TypeVar("_Answer")
 
 
 class BrokerQuestions:
-    """Asks brokers.  Takes the bootstrap servers, and the function that opens a connection to a broker."""
+    """Asks brokers, over a new connection for each question.
 
-    def __init__(self, servers: list[Address], connect: Connect) -> None:
-        self._servers = servers
+    Parameters
+    ----------
+    servers : iterable of Address
+        The bootstrap servers.
+    connect : callable
+        Opens a connection to a broker.
+    """
+
+    def __init__(self, servers: Iterable[Address], connect: Callable[[Address], BrokerConnection]) -> None:
+        self._servers = deque(servers)
         self.connect = connect
+        self._brokers: Mapping[int, Address] = {}  # those of the last metadata
+
+    def metadata(self, topics: Collection[str] = ()) -> ClusterMetadata:
+        """Ask one server after another for the brokers and the leaders of topics.
+
+        Raises
+        ------
+        OSError
+            If no server answers.
+        ProtocolError
+            If the answer is invalid.
+        """
+        problem: Exception = ProtocolError("no servers")
+        for server in [*self._servers]:
+            self._servers.rotate(-1)  # the next question begins with another one: this one may not know a new leader
+            try:
+                with contextlib.closing(self.connect(server)) as connection:
+                    found = connection.ask(Metadata(tuple(sorted(topics))))
+            except OSError as failure:
+                problem = failure
+            else:
+                self._brokers = found.brokers
+                return found
+        raise problem
+
+    def address(self, broker_id: int) -> Address:
+        """Return the address of a broker; raise the errors of :meth:`metadata`, also if there is no such broker."""
+        if broker_id not in self._brokers:
+            self.metadata()
+        if broker_id not in self._brokers:
+            raise ProtocolError(f"broker {broker_id} is unknown")
+        return self._brokers[broker_id]
 
     def watermarks(self, tp: TopicPartition) -> tuple[int, int]:
         """Return the start and the end of the log, as the leader reports them.  See `ReaderClient.watermarks`."""
         return _answer_of(lambda: self._watermarks(tp))
 
     def _watermarks(self, tp: TopicPartition) -> tuple[int, int]:
-        leader = self._leader(tp)
-        if leader is None:
-            raise FetchError(f"the leader of {tp}", error_code("LEADER_NOT_AVAILABLE"))
-        with contextlib.closing(self.connect(leader)) as connection:
+        leaders = self._leaders(tp)
+        if tp in leaders.errors:
+            raise no_leader(leaders, tp)
+        with contextlib.closing(self.connect(leaders.known[tp].address)) as connection:
             found = []
             for which in (LOG_START, LOG_END):
                 listed = connection.ask(ListOffsets({tp: -1}, which)).get(tp)
@@ -53,23 +94,25 @@ class BrokerQuestions:
                 found.append(listed.offset)
         return found[0], found[1]
 
-    def _leader(self, tp: TopicPartition) -> Address | None:
-        leaders = find_leaders([tp], self._servers, self.connect)
-        if tp not in leaders:
-            raise FetchError(f"the leader of {tp}", error_code("UNKNOWN_TOPIC_OR_PARTITION"))
-        return leaders[tp]
+    def _leaders(self, tp: TopicPartition) -> Leaders:
+        leaders = Leaders()
+        leaders.learn(self.metadata([tp.topic]), [tp])
+        return leaders
 
     def partition_error(self, tp: TopicPartition) -> KafkaError | None:
         """Return the error if the partition does not exist or has an error.  See `ReaderClient.partition_error`."""
 
         def ask() -> KafkaError | None:
-            try:
-                self._leader(tp)
-            except FetchError as problem:
-                return kafka_error(problem)
-            return None
+            leaders = self._leaders(tp)
+            return None if leaders.errors.get(tp, NO_LEADER) == NO_LEADER else kafka_error(no_leader(leaders, tp))
 
         return _answer_of(ask)
+
+
+def no_leader(leaders: Leaders, tp: TopicPartition) -> FetchError:
+    """Return the error for a partition whose leader brokers have not named."""
+    code = leaders.errors[tp]
+    return FetchError(f"the leader of {tp}" if code in (NO_LEADER, NO_PARTITION) else f"topic {tp.topic!r}", code)
 
 
 def _answer_of(ask: Callable[[], _Answer]) -> _Answer:

@@ -29,7 +29,7 @@ from pyspark_kafka_group.columns.record_batches import BATCHES, UnreadableError
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, Meaning, has, row_of
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
-from pyspark_kafka_group.reading.broker_questions import BrokerQuestions, kafka_error
+from pyspark_kafka_group.reading.broker_questions import BrokerQuestions, kafka_error, no_leader
 from pyspark_kafka_group.reading.fetcher import (
     AtEnd,
     Damaged,
@@ -42,7 +42,7 @@ from pyspark_kafka_group.reading.fetcher import (
     PreferredReplica,
     Refused,
 )
-from pyspark_kafka_group.reading.leader_search import HIDDEN_S, LeaderSearch
+from pyspark_kafka_group.reading.rack import HIDDEN_S
 from pyspark_kafka_group.reading.range_reader import level_of
 from pyspark_kafka_group.reading.reader_client import (
     Polled,
@@ -57,6 +57,7 @@ from pyspark_kafka_group.reading.reader_config import DirectReaderSettings
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import error_name
+from pyspark_kafka_group.wire.leaders import Leaders
 from pyspark_kafka_group.wire.types import (
     FetchError,
     ProtocolError,
@@ -142,7 +143,7 @@ class DirectClient(ReaderClient):
             BrokerConnection, client_id=config["client.id"], timeout_s=_TIMEOUT_S, security=settings.security
         )
         self._chunks = ChunkReader(library)
-        self._search = LeaderSearch(settings.servers, connect, settings.search)
+        self._leaders = Leaders(settings.leaders)
         self._questions = BrokerQuestions(settings.servers, connect)
         self._fetchers = Fetchers(library, connect, self._settings)
         self._ranges: dict[TopicPartition, _Range] = {}
@@ -163,15 +164,15 @@ class DirectClient(ReaderClient):
         if self._fallback_reads or not self._back_off_until.passed:
             self._hand_over(ranges)
             return
-        self._search.begin(ranges)
-        known = ranges.keys() & self._search.leaders.keys()
+        self._leaders.want(ranges)
+        known = ranges.keys() & self._leaders.known.keys()
         self._look_for_leaders()
         if not self._fallback_reads:
-            self._fetch(known & self._search.leaders.keys())
+            self._fetch(known & self._leaders.known.keys())
 
     def unassign(self, tp: TopicPartition) -> None:
         wanted = self._ranges.pop(tp)
-        self._search.drop(tp)
+        self._leaders.drop([tp])
         if self._fallback_reads:
             self._other().unassign(tp)
             return
@@ -198,7 +199,7 @@ class DirectClient(ReaderClient):
                 unreadable = self._handle(item)
                 if unreadable is not None:
                     return unreadable
-            elif self._silent_s >= self._patience_s and self._search.follows(self._ranges):
+            elif self._silent_s >= self._patience_s and self._follows():
                 self._leave_followers(TimeoutError("nothing has come"))
             # Deliberate: after each item but records.  A broker that only pauses or refuses must not hold the task.
             if deadline.passed and not self._events and not isinstance(item, Fetched):
@@ -212,7 +213,7 @@ class DirectClient(ReaderClient):
         """Wait for the next item of the fetchers; return None at the deadline, or if a leader is to be looked for."""
         began = time.monotonic()
         try:
-            return self._fetchers.next(max(0.0, min(deadline.left_s, self._search.next_at.left_s)))
+            return self._fetchers.next(max(0.0, min(deadline.left_s, self._leaders.next_at.left_s)))
         except queue.Empty:
             self._silent_s += time.monotonic() - began
             return None
@@ -252,9 +253,9 @@ class DirectClient(ReaderClient):
     def unassign_all(self) -> None:
         for wanted in self._ranges.values():
             self._stop_fetching(wanted)
+        self._leaders.drop(self._ranges)
         self._ranges.clear()
         self._events.clear()
-        self._search.drop_all()
         self._unload()
         self._clear_fetched()
         self._fetchers.close_surplus()
@@ -275,14 +276,14 @@ class DirectClient(ReaderClient):
     # -- the normal case
 
     def _fetch(self, tps: Collection[TopicPartition]) -> None:
-        leaders = self._search.leaders
-        for address in {leaders[tp] for tp in tps}:
-            self._fetchers.add(address, [self._ranges[tp] for tp in tps if leaders[tp] == address])
+        addresses = {tp: self._leaders.known[tp].address for tp in tps}
+        for address in {*addresses.values()}:
+            self._fetchers.add(address, [self._ranges[tp] for tp in tps if addresses[tp] == address])
 
     def _stop_fetching(self, wanted: FetchRange) -> None:
-        address = self._search.leaders.get(wanted.tp)
-        if address is not None:
-            self._fetchers.drop(address, wanted)
+        leader = self._leaders.known.get(wanted.tp)
+        if leader is not None:
+            self._fetchers.drop(leader.address, wanted)
 
     def _load(self, item: Fetched) -> None:
         wanted = self._ranges.get(item.wanted.tp)
@@ -304,7 +305,7 @@ class DirectClient(ReaderClient):
         wanted, until = self._ranges[tp], ends[tp]
         chunk = self._chunks.collect(wanted.read_until, until)
         if chunk.records:
-            self._search.note_records(tp)
+            self._leaders.confirm(tp)
             wanted.damaged = 0
             batch = self._chunks.build(wanted.constant)
             wanted.read_until = until if chunk.follows == chunks.BEYOND else chunk.last_offset + 1
@@ -323,22 +324,30 @@ class DirectClient(ReaderClient):
 
     def _look_for_leaders(self) -> None:
         """Look for the leaders that are due, and fetch from them."""
+        leaders, due = self._leaders, self._leaders.due()
+        if not due:
+            return
         try:
-            found = self._search.look()
+            leaders.learn(self._questions.metadata({tp.topic for tp in due}), due)
         except (OSError, ProtocolError) as problem:
+            leaders.put_off(due)
             if not self._raise_or_fall_back(problem):
                 self._report(problem)
             return
-        if found is None:
-            return
-        for tp in found.partitions:
-            if self._search.lost(tp):
-                leader, position = self._search.leaders[tp], self._ranges[tp].position
-                _log.info("%s: continuing at offset %d with the leader %s:%d", tp, position, *leader)
-        for missing in found.missing:
-            self._report(missing)
+        found = [tp for tp in due if tp in leaders.known]
+        for tp in due:
+            if tp in leaders.errors:
+                self._report(no_leader(leaders, tp))
+            elif tp in leaders.known and leaders.failures(tp):
+                address, position = leaders.known[tp].address, self._ranges[tp].position
+                _log.info("%s: continuing at offset %d with the leader %s:%d", tp, position, *address)
         self._silent_s = 0.0
-        self._fetch(found.partitions)
+        self._fetch(found)
+
+    def _follows(self) -> bool:
+        """Return whether one of the partitions is read from a follower."""
+        known = self._leaders.known
+        return any(tp in known and not known[tp].leads for tp in self._ranges)
 
     def _fail(self, reason: Exception) -> None:
         """Connect again after a fetcher has stopped."""
@@ -348,19 +357,18 @@ class DirectClient(ReaderClient):
             raise reason  # a bug
         self._report(reason)
         self._begin_again()
-        for tp in self._ranges:
-            self._search.lose(tp)
+        self._leaders.doubt(self._ranges, moved=True)
 
     def _refuse(self, wanted: FetchRange, reason: FetchError) -> None:
         """Handle a range that its broker refuses."""
         name = error_name(reason.code)
         if has(name, Consequence.OTHER_LEADER):
-            self._search.lose(wanted.tp)
-        elif self._search.follows(self._ranges):
+            self._leaders.doubt([wanted.tp], moved=True)
+        elif self._follows():
             self._leave_followers(reason)
             return
         elif row_of(name).reader is not Meaning.OUT_OF_RANGE:  # then the range reader assigns it again
-            self._search.lose(wanted.tp)
+            self._leaders.doubt([wanted.tp], moved=True)
         self._report(reason, wanted)
 
     def _report(self, reason: Exception, wanted: FetchRange | None = None) -> None:
@@ -379,7 +387,7 @@ class DirectClient(ReaderClient):
             raise reason
         if isinstance(reason, StoppedLoginError):
             raise AuthenticationError(str(reason))
-        if self._search.follows(self._ranges):
+        if self._follows():
             self._leave_followers(reason)
         elif isinstance(reason, UnsupportedVersionError):
             self._fall_back(reason)
@@ -389,12 +397,17 @@ class DirectClient(ReaderClient):
 
     def _follow(self, wanted: FetchRange, broker_id: int) -> None:
         """Read from the broker that the leader has named."""
+        tp, leader = wanted.tp, self._leaders.known.get(wanted.tp)
         try:
-            self._search.follow(wanted.tp, broker_id)
+            address = self._questions.address(broker_id)
         except (OSError, ProtocolError) as problem:
             self._leave_followers(problem)
-        else:
-            self._fetch([wanted.tp])
+            return
+        if leader is not None and address == leader.address:
+            self._leave_followers(ProtocolError(f"the leader of {tp} names itself as the follower to read from"))
+            return
+        self._leaders.follow(tp, address)
+        self._fetch([tp])
 
     def _leave_followers(self, reason: Exception) -> None:
         """Read the rest from the leaders: one of the followers may be the cause."""
@@ -407,8 +420,8 @@ class DirectClient(ReaderClient):
         )
         self._settings.rack.hide()
         self._begin_again()
-        self._search.forget_all()
-        self._search.begin(self._ranges)
+        self._leaders = Leaders(self._leaders.timings)
+        self._leaders.want(self._ranges)
         self._silent_s = 0.0
 
     def _begin_again(self) -> None:
@@ -425,12 +438,12 @@ class DirectClient(ReaderClient):
         if reason.is_old:
             self._fall_back(reason)
             return None
-        if self._search.follows(self._ranges):
+        if self._follows():
             self._leave_followers(reason)
             return None
         wanted.damaged += 1
         if wanted.damaged < _MOST_DAMAGED:
-            self._search.lose(wanted.tp)
+            self._leaders.doubt([wanted.tp], moved=True)
             return None
         return damaged(wanted.tp, max(wanted.read_until, reason.offset), reason.until, reason.kind)
 
@@ -463,7 +476,7 @@ class DirectClient(ReaderClient):
         self._close_fetchers()
         self._unload()
         self._events.clear()
-        self._search.forget_all()
+        self._leaders = Leaders(self._leaders.timings)
         self._hand_over({tp: OffsetRange(Offset(r.read_until), Offset(r.until)) for tp, r in self._ranges.items()})
 
     def _hand_over(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
@@ -479,7 +492,7 @@ class DirectClient(ReaderClient):
         for item in self._fetchers.undelivered():
             match item:
                 case Refused(wanted):
-                    self._search.leaders.pop(wanted.tp, None)  # the next task looks for it
+                    self._leaders.known.pop(wanted.tp, None)  # the next task looks for it
                 case Failed():
                     self._close_fetchers()  # the next task begins with new connections
                 case _:  # the next task asks the leader again

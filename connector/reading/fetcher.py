@@ -18,7 +18,7 @@ from typing import TypeAlias
 from pyspark_kafka_group.columns.record_batches import RecordBatches, UnreadableError, whole_batches
 from pyspark_kafka_group.offsets.errors import RecordBatchTooLargeError
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.reading.leader_search import Rack
+from pyspark_kafka_group.reading.rack import Rack
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.messages import FetchedPartition, Wanted

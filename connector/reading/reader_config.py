@@ -14,7 +14,8 @@ from typing import NamedTuple
 from pyspark_kafka_group.cluster.properties.client_config import client_properties, reach, value_of
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind
 from pyspark_kafka_group.reading.fetcher import FetchSettings
-from pyspark_kafka_group.reading.leader_search import Rack, SearchTimings
+from pyspark_kafka_group.reading.rack import Rack
+from pyspark_kafka_group.wire.leaders import LeaderTimings
 from pyspark_kafka_group.wire.security import Security
 from pyspark_kafka_group.wire.types import Address, is_false
 
@@ -76,13 +77,18 @@ Kafka's default, and the time that tiered storage may take.  A wait is rare: a p
 client also fetches control records."""
 
 
+_LEADER_AGE_S = 300.0
+"""How long a task believes who leads, or reads from a follower without asking the leader again, in seconds: as in
+Java's client (``metadata.max.age.ms``)."""
+
+
 class DirectReaderSettings(NamedTuple):
-    """The settings of the direct client: bootstrap servers, security, fetches, and the search for leaders."""
+    """The settings of the direct client: bootstrap servers, security, fetches, and when to ask for leaders again."""
 
     servers: list[Address]
     security: Security
     fetch: FetchSettings
-    search: SearchTimings = SearchTimings()
+    leaders: LeaderTimings = LeaderTimings(age_s=_LEADER_AGE_S)
 
 
 def direct_settings(config: Mapping[str, str]) -> DirectReaderSettings:

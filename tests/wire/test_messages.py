@@ -11,14 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_kafka_group.wire import messages
-from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.fields import Reader
-from pyspark_kafka_group.wire.leaders import find_leaders
 from pyspark_kafka_group.wire.name_lookup import addresses, server_list
-from pyspark_kafka_group.wire.security import Security
 from pyspark_kafka_group.wire.topic_requests import (
     LOG_END,
-    ClusterMetadata,
     ListOffsets,
     Metadata,
     PartitionMetadata,
@@ -31,8 +27,7 @@ from pyspark_kafka_group.wire.types import (
     TopicPartition,
     UnsupportedVersionError,
 )
-from tests.wire import answers
-from tests.wire.fake_broker import HANG_UP, FakeBroker
+from tests.wire.fake_broker import FakeBroker
 
 THERE = Address("there", 9092)
 TP = TopicPartition("t", 0)
@@ -76,39 +71,6 @@ def broker() -> Iterator[FakeBroker]:
     made = FakeBroker()
     yield made
     made.close()
-
-
-def leaders(broker: FakeBroker, *topics: TopicMetadata) -> dict[Any, Any]:
-    broker.answers[Metadata.api.key] = answers.metadata(ClusterMetadata({1: THERE}, topics))
-
-    def connect(address: Address) -> BrokerConnection:
-        return BrokerConnection(address, "me", 5.0, Security(), needed=())
-
-    return find_leaders([TP], [Address("127.0.0.1", 1), broker.address], connect)
-
-
-def test_partitions_without_a_leader_are_told_from_unknown_ones(broker: FakeBroker) -> None:
-    partitions = (PartitionMetadata(0, 0, 1, 3), PartitionMetadata(1, 0, 2, 3), PartitionMetadata(2, 5, -1, 3))
-    topics = (TopicMetadata("t", 0, None, partitions), TopicMetadata("u", 3, None, ()), TopicMetadata("v", 5, None, ()))
-    assert leaders(broker, *topics) == {("t", 0): THERE, ("t", 1): None, ("t", 2): None}
-
-
-def test_another_broker_is_asked_if_one_hangs_up_instead_of_an_answer(broker: FakeBroker) -> None:
-    """Regression: only a refused connection led to the next one."""
-    ending = FakeBroker()
-    ending.answers[Metadata.api.key] = HANG_UP
-    broker.answers[Metadata.api.key] = answers.metadata(ClusterMetadata({1: THERE}, (TOPIC,)))
-
-    def connect(address: Address) -> BrokerConnection:
-        return BrokerConnection(address, "me", 5.0, Security(), needed=())
-
-    assert find_leaders([TP], [ending.address, broker.address], connect) == {TP: THERE}
-    ending.close()
-
-
-def test_a_topic_that_the_user_may_not_know_is_no_unknown_one(broker: FakeBroker) -> None:
-    with pytest.raises(ProtocolError, match="topic 'u': TOPIC_AUTHORIZATION_FAILED"):
-        leaders(broker, TopicMetadata("u", 29, None, ()))
 
 
 def test_a_broker_that_lacks_a_version_is_told_from_rubbish() -> None:

@@ -14,13 +14,13 @@ from confluent_kafka import KafkaError
 
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.direct_client import DirectClient
-from pyspark_kafka_group.reading.leader_search import SearchTimings
 from pyspark_kafka_group.reading.reader_client import Polled, ReaderClient, Records
 from pyspark_kafka_group.reading.reader_config import direct_settings, reader_config
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.fields import Reader, Writer
+from pyspark_kafka_group.wire.leaders import LeaderTimings
 from pyspark_kafka_group.wire.topic_requests import LOG_START, ClusterMetadata, ListedOffset, ListOffsets, Metadata
 from pyspark_kafka_group.wire.types import Address
 from tests.connector.columns.batches import batch_of
@@ -237,14 +237,13 @@ def log_of(count: int, *, each: int = 10, **fields: Any) -> Cluster:
     return Cluster(batches, count * each)
 
 
-def client_of(cluster: Cluster, search: SearchTimings, /, **properties: str) -> DirectClient:
+def client_of(cluster: Cluster, leaders: LeaderTimings, /, **properties: str) -> DirectClient:
     """Return a client of these brokers, with a fallback that only records its calls."""
     config = reader_config({"bootstrap.servers": "bootstrap:1", **properties}, "etl")
     settings = direct_settings(config)
     assert settings is not None
-    client = DirectClient(config, settings._replace(search=search), Fallback)
-    client._fetchers._connect = cluster.connect
-    client._search._connect = client._questions.connect = cluster.connect
+    client = DirectClient(config, settings._replace(leaders=leaders), Fallback)
+    client._fetchers._connect = client._questions.connect = cluster.connect
     return client
 
 

@@ -23,13 +23,14 @@ from pyspark_kafka_group.reading import client_cache
 from pyspark_kafka_group.reading.client_cache import open_client
 from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.fetcher import Failed, Fetcher, FetchRange, FetchSettings
-from pyspark_kafka_group.reading.leader_search import Rack
 from pyspark_kafka_group.reading.message_client import MessageClient
+from pyspark_kafka_group.reading.rack import Rack
 from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records
 from pyspark_kafka_group.reading.reader_config import direct_settings, reader_config
 from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.leaders import Replica
 from pyspark_kafka_group.wire.messages import FETCH
 from pyspark_kafka_group.wire.types import Address, StoppedLoginError
 from tests.connector.reading.clients import need_native_library
@@ -241,10 +242,10 @@ def test_a_login_that_was_stopped_is_an_error_at_once(
         raise refusal
 
     monkeypatch.setattr(client._fetchers, "_connect", connect)
-    monkeypatch.setattr(client._search, "_connect", connect)
+    monkeypatch.setattr(client._questions, "connect", connect)
     with pytest.raises(AuthenticationError, match="too few"):
         read(client, tp, until=10)  # during the search for the leader
-    client._search.leaders[tp] = Address("127.0.0.1", 1)
+    client._leaders.known[tp] = Replica(Address("127.0.0.1", 1), Deadline.after(60))
     client.unassign_all()
     with pytest.raises(AuthenticationError, match="too few"):
         read(client, tp, until=10)  # during the fetch

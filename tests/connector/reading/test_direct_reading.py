@@ -20,15 +20,15 @@ from hypothesis import strategies as st
 from pyspark_kafka_group.columns import record_batches
 from pyspark_kafka_group.offsets.errors import RecordBatchTooLargeError, UnreadableBatchError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
-from pyspark_kafka_group.reading import direct_client, leader_search, range_reader
+from pyspark_kafka_group.reading import direct_client, rack, range_reader
 from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.fetcher import Failed, Fetcher, FetchRange
-from pyspark_kafka_group.reading.leader_search import SearchTimings
 from pyspark_kafka_group.reading.range_reader import ReadOptions
 from pyspark_kafka_group.reading.reader_client import ReaderEvent, UnreadableBatch
 from pyspark_kafka_group.reading.reader_config import direct_settings, reader_config
 from pyspark_kafka_group.reading.task_reader import read_with
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.leaders import LeaderTimings
 from pyspark_kafka_group.wire.types import (
     Address,
     LargeResponseError,
@@ -61,8 +61,8 @@ def native(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_reader, "_WARNED", set())
 
 
-# Short pauses between two searches for a leader keep the tests fast.
-FAST = SearchTimings(pause_s=0.001, longest_pause_s=0.01)
+# Short pauses between two questions about a leader keep the tests fast.
+FAST = LeaderTimings(pause_s=0.001, longest_pause_s=0.01)
 
 
 class Reading:
@@ -116,8 +116,8 @@ class Reading:
 
 
 @contextlib.contextmanager
-def reader(cluster: Cluster, search: SearchTimings = FAST, /, **properties: str) -> Iterator[DirectClient]:
-    client = client_of(cluster, search, **properties)
+def reader(cluster: Cluster, leaders: LeaderTimings = FAST, /, **properties: str) -> Iterator[DirectClient]:
+    client = client_of(cluster, leaders, **properties)
     try:
         yield client
     finally:
@@ -212,7 +212,7 @@ def test_an_election_is_waited_for_with_growing_pauses(monkeypatch: pytest.Monke
         return metadata(body)
 
     monkeypatch.setattr(cluster, "metadata", electing)
-    with reader(cluster, SearchTimings(pause_s=0.01)) as client:
+    with reader(cluster, LeaderTimings(pause_s=0.01)) as client:
         read = Reading(client, 20)
     assert read.directly
     assert read.offsets == list(range(20))
@@ -725,7 +725,7 @@ def test_a_follower_that_the_leader_names_is_read_from() -> None:
 def test_after_a_while_the_leader_is_asked_again() -> None:
     cluster = log_of(3)
     cluster.answer = lambda asked: named_by_the_leader(cluster, asked)
-    with reader(cluster, SearchTimings(follower_s=0.0), **{"client.rack": "a"}) as client:
+    with reader(cluster, LeaderTimings(age_s=0.0), **{"client.rack": "a"}) as client:
         assert Reading(client, 20).directly
         assert Reading(client, 30, start=20).directly
     assert [asked.at for asked in cluster.asked].count(LEADER) == 2
@@ -803,7 +803,7 @@ def test_a_follower_that_breaks_off_half_way_is_left_for_the_leader() -> None:
 
 
 def test_followers_are_read_from_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader_search, "HIDDEN_S", 0.3)
+    monkeypatch.setattr(rack, "HIDDEN_S", 0.3)
     cluster = log_of(3)
     failures = [ConnectionResetError("gone")]
 
