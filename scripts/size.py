@@ -82,7 +82,6 @@ LEADERS = (
     "wire/leaders.py Leaders",
     "cluster/topics.py Topics._ask_leaders",
     "cluster/log_ends.py LogEnds._find_leaders",
-    "connector/writing/producer_requests.py ProducerRequests.metadata",
 )
 """Places that read from the brokers' answers who leads, and remember it."""
 

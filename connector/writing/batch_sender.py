@@ -18,13 +18,14 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection, with_input
 from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.leaders import Leaders, LeaderTimings
 from pyspark_kafka_group.wire.messages import PRODUCE, Buffer
 from pyspark_kafka_group.wire.produce_requests import produce_request, produced
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata
 from pyspark_kafka_group.wire.types import Address, ProtocolError, TopicPartition
 from pyspark_kafka_group.writing.direct_settings import DirectSettings
 from pyspark_kafka_group.writing.producer import log
-from pyspark_kafka_group.writing.producer_requests import MESSAGE_TIMED_OUT, NO_LEADER, WRITTEN, ProducerRequests
+from pyspark_kafka_group.writing.producer_requests import MESSAGE_TIMED_OUT, WRITTEN, ProducerRequests
 
 _AWAY_S = 0.1
 """Shorter pauses of the caller count as time of the batches."""
@@ -45,17 +46,11 @@ class ProducerBatch(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Partition:
-    """A partition, its batches in order, and its leader; None while it is searched for.
-
-    The first batch may be in flight.
-    """
+    """A partition, and its batches in order.  The first batch may be in flight."""
 
     tp: TopicPartition
     batches: deque[ProducerBatch] = field(default_factory=deque)
     until: Deadline | None = None  # when to stop retrying the first batch; None before the first attempt
-    leader: _Broker | None = None
-    failures: int = 0  # since the last batch was written
-    retry_at: Deadline = field(default_factory=lambda: Deadline.after(0))
 
 
 @dataclass(eq=False, slots=True)
@@ -94,7 +89,7 @@ class BatchSender:
         self._settings, self._requests, self._found = settings, requests, found
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._brokers: dict[Address, _Broker] = {}
-        self._leaderless: set[_Partition] = set()  # those with batches
+        self._leaders = Leaders(LeaderTimings(settings.pause_s, settings.longest_pause_s))
         self.unwritten_bytes = 0
         self._paused_at = time.monotonic()
 
@@ -107,16 +102,11 @@ class BatchSender:
 
     def learn(self, metadata: ClusterMetadata) -> None:
         """Note the leaders of partitions.  A batch that is ready or in flight stays with its broker."""
-        for topic in metadata.topics:
-            for found in topic.partitions:
-                partition = self._partition(TopicPartition(topic.name, found.number))
-                address = metadata.brokers.get(found.leader)
-                if address is not None:
-                    partition.leader = self._brokers.setdefault(address, _Broker(address))
+        self._leaders.learn(metadata)
 
     def add(self, tp: TopicPartition, batch: ProducerBatch) -> None:
         """Add the next batch of a partition."""
-        partition = self._partition(tp)
+        partition = self._partitions.setdefault(tp, _Partition(tp))
         partition.batches.append(batch)
         self.unwritten_bytes += batch.size
         if len(partition.batches) == 1:
@@ -159,54 +149,45 @@ class BatchSender:
                 self._send(broker)
         self._receive(wait_s)
 
-    def _partition(self, tp: TopicPartition) -> _Partition:
-        found = self._partitions.get(tp)
-        if found is None:
-            found = self._partitions[tp] = _Partition(tp)
-        return found
-
     # -- leaders
 
     def _make_ready(self, partition: _Partition) -> None:
-        if partition.leader is None:
-            self._leaderless.add(partition)
+        leader = self._leaders.known.get(partition.tp)
+        if leader is None:
+            self._leaders.want([partition.tp])
         else:
-            self._leaderless.discard(partition)
-            partition.leader.ready[partition] = None
+            broker = self._brokers.setdefault(leader.address, _Broker(leader.address))
+            broker.ready[partition] = None
 
     def _look_for_leaders(self) -> None:
-        due = [partition for partition in self._leaderless if partition.retry_at.passed]
+        due = self._leaders.due()
         if not due:
             return
-        topics = {partition.tp.topic for partition in due}
-        errors: dict[str, int] | None = None
-        until = self._until(due)
+        partitions = [self._partitions[tp] for tp in due]
+        until = self._until(partitions)
         try:
-            metadata = self._requests.metadata(topics, until)
+            metadata = self._requests.metadata({tp.topic for tp in due}, until)
         except (OSError, ProtocolError) as problem:
             self._requests.note(problem, until)
+            self._leaders.put_off(due)
         else:
-            errors = {topic.name: topic.error for topic in metadata.topics}
             self._found(metadata)
+            self._leaders.learn(metadata, due)
             self._requests.prefer_another()
-        for partition in due:
-            if partition.leader is not None:
+        for partition in partitions:
+            if partition.tp in self._leaders.known:
                 self._make_ready(partition)
                 continue
-            if errors is not None:
-                self._requests.note_code(errors.get(partition.tp.topic) or NO_LEADER, *partition.tp)
-            self._put_off(partition)
+            if partition.tp in self._leaders.errors:
+                self._requests.note_code(self._leaders.errors[partition.tp], *partition.tp)
+            self._retry(partition)
 
-    def _put_off(self, partition: _Partition) -> None:
+    def _retry(self, partition: _Partition) -> None:
         """Look for the leader again after a pause, and send the first batch again."""
-        pause_s = min(self._settings.pause_s * 2 ** min(partition.failures, 20), self._settings.longest_pause_s)
-        if self._until([partition]).left_s <= pause_s:
+        self._leaders.doubt([partition.tp])
+        if self._until([partition]) <= self._leaders.due_at(partition.tp):
             raise self._requests.failure(MESSAGE_TIMED_OUT, *partition.tp)
         log.info("%s: retry because of %s", partition.tp, self._requests.last_error)
-        partition.failures += 1
-        partition.retry_at = Deadline.after(pause_s)
-        partition.leader = None
-        self._leaderless.add(partition)
 
     # -- requests
 
@@ -272,8 +253,7 @@ class BatchSender:
 
     def _next_times(self) -> Iterable[Deadline]:
         """Yield when there will be something to do, without an answer."""
-        for partition in self._leaderless:
-            yield partition.retry_at
+        yield self._leaders.next_at
         for broker in self._brokers.values():
             if broker.sent:
                 yield broker.answer_by
@@ -296,12 +276,13 @@ class BatchSender:
             error = answer.errors[partition.tp]
             if error in WRITTEN:
                 self.unwritten_bytes -= partition.batches.popleft().size
-                partition.failures, partition.until = 0, None
+                partition.until = None
+                self._leaders.confirm(partition.tp)
                 if partition.batches:
                     self._make_ready(partition)
             else:
                 self._requests.note_code(error, *partition.tp)
-                self._put_off(partition)
+                self._retry(partition)
 
     def _lose(self, broker: _Broker, problem: OSError | ProtocolError) -> None:
         """Give up a connection.  It is unknown what the broker has written."""
@@ -313,7 +294,7 @@ class BatchSender:
         broker.ready.clear()
         self._requests.note(problem, self._until(sent))
         for partition in sent:
-            self._put_off(partition)
+            self._retry(partition)
 
     def _until(self, partitions: Iterable[_Partition]) -> Deadline:
         """Return when the first of these batches must be written.  The time begins with the first attempt.

@@ -18,6 +18,7 @@ from pyspark_kafka_group.wire.config_requests import TOPIC, DescribeConfigs
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import error_code, error_name
 from pyspark_kafka_group.wire.group_requests import Coordinator
+from pyspark_kafka_group.wire.leaders import NO_LEADER, NO_PARTITION
 from pyspark_kafka_group.wire.produce_requests import AddPartitionsToTransaction
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata
 from pyspark_kafka_group.wire.transaction_requests import FindTransactionCoordinator
@@ -41,10 +42,6 @@ TOO_LARGE = error_code("MESSAGE_TOO_LARGE")
 
 WRITTEN = frozenset({0, error_code("DUPLICATE_SEQUENCE_NUMBER")})
 """The codes of a batch that is in Kafka.  The second one means that an earlier request has written it."""
-
-NO_LEADER = error_code("LEADER_NOT_AVAILABLE")
-
-_NO_TOPIC = error_code("UNKNOWN_TOPIC_OR_PARTITION")
 
 _PASSING = frozenset(
     map(
@@ -222,9 +219,9 @@ class ProducerRequests:
             found = self.metadata(topics, deadline)
             codes = {topic.name: topic.error or (0 if topic.partitions else NO_LEADER) for topic in found.topics}
             for topic in topics:
-                code = codes.get(topic, _NO_TOPIC)
+                code = codes.get(topic, NO_PARTITION)
                 if code:
-                    is_missing = code in (_NO_TOPIC, NO_LEADER)
+                    is_missing = code in (NO_PARTITION, NO_LEADER)
                     if is_missing and until.passed:
                         raise self.failure(UNKNOWN_TOPIC, topic)
                     self.prefer_another()
