@@ -24,6 +24,7 @@ from pyspark_kafka_group.wire.cluster_connections import ClusterConnections
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.fields import Reader
+from pyspark_kafka_group.wire.leaders import Leaders, LeaderTimings
 from pyspark_kafka_group.wire.topic_requests import (
     LOG_END,
     LOG_START,
@@ -127,7 +128,8 @@ class LogEnds:
         self._connector = DaemonExecutor("kafka-group-connect")
         self._asked: list[TopicPartition] | None = None
         self._found_until = Deadline.after(0)
-        self._leaders: dict[TopicPartition, Address] = {}  # without partitions that have none
+        self._leaders = Leaders()
+        self._addresses: dict[TopicPartition, Address] = {}  # of the leaders; without partitions that have none
         self._by_address: dict[Address, _Leader] = {}
         self._without_leader: dict[TopicPartition, str] = {}
         self._is_new = False  # whether something has changed since the answers were put together
@@ -144,7 +146,7 @@ class LogEnds:
     @property
     def leaders(self) -> Mapping[TopicPartition, Address]:
         """The leaders of the partitions at the last call.  Partitions without a leader are left out."""
-        return self._leaders
+        return self._addresses
 
     def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
         """Return the log end of each partition whose leader answers; :attr:`reasons` has the others.
@@ -160,7 +162,7 @@ class LogEnds:
             If a login to the broker would not be safe, or the user may not describe a topic.
         """
         wanted = list(partitions)
-        is_known = wanted == self._asked and not self._found_until.passed
+        is_known = wanted == self._asked and not self._found_until.passed and not self._leaders.due()
         if not is_known:
             self._find_leaders(wanted)
         if self._ask_all() and is_known:
@@ -169,8 +171,7 @@ class LogEnds:
             self._ask_all()
         if self._is_new:
             self._put_together()
-        if self.reasons:
-            self.refind_leaders()  # also if the leaders keep giving the same answer
+        self._leaders.doubt(self.reasons)  # also if the leaders keep giving the same answer
         return self._ends
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str | None] | None:
@@ -217,11 +218,11 @@ class LogEnds:
         """
         by_leader: dict[Address, dict[TopicPartition, AskedEpoch]] = {}
         for tp, epoch in epochs.items():
-            if tp in self._leaders:
+            if tp in self._addresses:
                 asked = AskedEpoch(epoch, self._leader_epochs.get(tp, -1))
-                by_leader.setdefault(self._leaders[tp], {})[tp] = asked
+                by_leader.setdefault(self._addresses[tp], {})[tp] = asked
         found: dict[TopicPartition, Offset] = {}
-        self.epoch_errors = {tp: NO_LEADER for tp in epochs if tp not in self._leaders}
+        self.epoch_errors = {tp: NO_LEADER for tp in epochs if tp not in self._addresses}
         for address, asked_of_one in by_leader.items():
             leader = self._by_address[address]
             if leader.connection is None:
@@ -238,16 +239,15 @@ class LogEnds:
                     self.epoch_errors[tp] = error_name(answer.error)
                 else:
                     found[tp] = Offset(answer.end_offset) if answer.end_offset >= 0 else NO_LIMIT
-        if self.epoch_errors:
-            self.refind_leaders()
+        self._leaders.doubt(self.epoch_errors.keys() & self._addresses.keys())
         return found
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
         """Return the log start of each partition whose leader answers."""
         by_leader: dict[Address, dict[TopicPartition, int]] = {}
         for tp in partitions:
-            if tp in self._leaders:
-                by_leader.setdefault(self._leaders[tp], {})[tp] = -1
+            if tp in self._addresses:
+                by_leader.setdefault(self._addresses[tp], {})[tp] = -1
         found: dict[TopicPartition, Offset] = {}
         for address, asked in by_leader.items():
             leader = self._by_address[address]
@@ -263,7 +263,7 @@ class LogEnds:
 
     def refind_leaders(self) -> None:
         """Look for the leaders again soon, because an answer does not fit."""
-        self._found_until = min(self._found_until, Deadline.after(_ELECTION_S))
+        self._leaders.doubt(self._asked or ())
 
     def close(self) -> None:
         """Close the connections and end the threads; they may still be connecting."""
@@ -283,26 +283,18 @@ class LogEnds:
             metadata = self._finder.submit(self._ask_any, topics).result(_PREPARE_S)
         except TimeoutError:
             raise TryAgainError("no broker has named the leaders in time") from None
-        without: dict[TopicPartition, str] = {}
-        found: dict[TopicPartition, Address] = {}
-        known = {topic.name: topic for topic in metadata.topics}
         for topic in metadata.topics:
-            name = error_name(topic.error)
-            self._errors.raise_if_final(name, f"topic {topic.name!r}")
-            for partition in topic.partitions:
-                if partition.leader in metadata.brokers:
-                    found[TopicPartition(topic.name, partition.number)] = metadata.brokers[partition.leader]
-                else:
-                    without[TopicPartition(topic.name, partition.number)] = NO_LEADER
-        without_leader = {
-            tp: without.get(tp, UNKNOWN_TOPIC if tp.topic not in known or known[tp.topic].error else NO_LEADER)
-            for tp in wanted
-            if tp not in found
-        }
+            self._errors.raise_if_final(error_name(topic.error), f"topic {topic.name!r}")
+        if wanted != self._asked:
+            self._leaders = Leaders(LeaderTimings(_ELECTION_S, _ELECTION_S))
+        self._leaders.learn(metadata, wanted)
+        known = self._leaders.known
+        there = {topic.name for topic in metadata.topics if not topic.error}
+        without_leader = {tp: NO_LEADER if tp.topic in there else UNKNOWN_TOPIC for tp in wanted if tp not in known}
         self._is_new |= without_leader != self._without_leader
         self._without_leader = without_leader
-        leaders = {tp: found[tp] for tp in wanted if tp in found}
-        if wanted != self._asked or leaders != self._leaders:
+        leaders = {tp: known[tp].address for tp in wanted if tp in known}
+        if wanted != self._asked or leaders != self._addresses:
             self._set_leaders(leaders)
         self._asked = wanted
         self._found_until = Deadline.after(_LEADERS_S)
@@ -316,7 +308,7 @@ class LogEnds:
     def _set_leaders(self, leaders: dict[TopicPartition, Address]) -> None:
         """Distribute the partitions among their leaders; connections to those that still lead are kept."""
         self._is_new = True
-        before, self._by_address, self._leaders = self._by_address, {}, leaders
+        before, self._by_address, self._addresses = self._by_address, {}, leaders
         for tp, address in leaders.items():
             if address not in self._by_address:
                 kept = before.get(address)
@@ -436,7 +428,7 @@ class LogEnds:
             leader.is_silent = True
         leader.retry_at = Deadline.after(_SILENT_PAUSE_S if leader.is_silent else 0.0)
         self._is_new = True
-        self.refind_leaders()
+        self._leaders.doubt(leader.partitions)
 
     def _let_go(self, leader: _Leader) -> None:
         """Close the connection to a broker that leads no partition now, even if it is still being made."""

@@ -81,7 +81,6 @@ IN_THE_GROUP = (
 LEADERS = (
     "wire/leaders.py Leaders",
     "cluster/topics.py Topics._ask_leaders",
-    "cluster/log_ends.py LogEnds._find_leaders",
 )
 """Places that read from the brokers' answers who leads, and remember it."""
 

@@ -141,6 +141,17 @@ def test_other_partitions_are_another_question(logs: LogEnds, world: World) -> N
     assert [broker.accepted for broker in world.brokers] == accepted, "those to the leaders are kept"
 
 
+def test_partitions_that_left_without_a_leader_are_looked_for_no_longer(logs: LogEnds, world: World) -> None:
+    world.leaders[B] = -1
+    world.brokers[1].answers[ENDS] = listed({C: (0, 30, 5)})
+    logs.ends(ALL)
+    logs._leaders.want([B])
+    looks = sum(world.asked(METADATA))
+    for _ in range(3):
+        assert logs.ends([A]) == {A: 10}
+    assert sum(world.asked(METADATA)) == looks + 1
+
+
 def test_a_connection_that_was_closed_meanwhile_is_made_again(logs: LogEnds, world: World) -> None:
     before = logs.ends(ALL)
     for broker in world.brokers:
@@ -280,9 +291,7 @@ def test_a_leader_that_cannot_be_connected_to_costs_only_its_own_partitions(logs
     assert "refused" in logs.reasons[B]
 
 
-def test_a_partition_without_a_leader_does_not_hold_up_the_others(
-    logs: LogEnds, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_partition_without_a_leader_does_not_hold_up_the_others(logs: LogEnds, world: World) -> None:
     world.leaders[B] = -1
     world.brokers[1].answers[ENDS] = listed({C: (0, 30, 5)})
     first = logs.ends(ALL)
@@ -291,8 +300,7 @@ def test_a_partition_without_a_leader_does_not_hold_up_the_others(
     assert logs.ends(ALL) is first
     assert sum(world.asked(METADATA)) == 1, "that it has none is believed for a moment"
     assert log_ends._ELECTION_S <= 0.5
-    monkeypatch.setattr(log_ends, "_ELECTION_S", 0.0)
-    logs.refind_leaders()
+    logs._leaders.want([B])  # the moment is over
     world.leaders[B] = 2
     world.brokers[1].answers[ENDS] = listed({B: (0, 20, 5), C: (0, 30, 5)})
     assert logs.ends(ALL) == {A: 10, B: 20, C: 30}
