@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+from pyspark_kafka_group.wire.leaders import Leaders
 from pyspark_kafka_group.wire.types import Address
 
 T = TypeVar("T")
@@ -82,24 +83,6 @@ class LogInfo(NamedTuple):
     at_time: Offset | None = None
 
 
-class Leaders(NamedTuple):
-    """The leaders, as one broker reports them.  Valid for a few questions that belong together.
-
-    Attributes
-    ----------
-    found : dict of TopicPartition to (Address, int)
-        The leader, and its epoch; -1 if the broker did not know it.
-    leaderless : frozenset of TopicPartition
-        Partitions that exist and have no leader just now.
-    topic_errors : dict of str to str
-        Kafka's name of the error for topics without further information.
-    """
-
-    found: dict[TopicPartition, tuple[Address, int]]
-    leaderless: frozenset[TopicPartition]
-    topic_errors: dict[str, str]
-
-
 class Look(NamedTuple):
     """One broker's answer about topics.
 
@@ -108,7 +91,7 @@ class Look(NamedTuple):
     topics : dict of str to TopicInfo
         The topics that exist.
     leaders : Leaders or None
-        The leaders of their partitions.  None if there are no topics.
+        The leaders of their partitions, for a few questions that belong together.  None if there are no topics.
     """
 
     topics: dict[str, TopicInfo]

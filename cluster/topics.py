@@ -10,7 +10,6 @@ from pyspark_kafka_group.cluster.cluster_answers import (
     Answers,
     DatedOffset,
     EpochEnd,
-    Leaders,
     Look,
     TopicInfo,
 )
@@ -19,6 +18,7 @@ from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
+from pyspark_kafka_group.wire.leaders import NO_PARTITION, Leaders
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.topic_requests import (
     LOG_END,
@@ -69,7 +69,9 @@ class Topics(Channel):
         if not names:
             return Look({}, None)
         metadata = self._metadata(tuple(sorted(names)), Deadline.after(timeout_s))
-        return Look(self._topics_of(metadata), _leaders(metadata))
+        leaders = Leaders()
+        leaders.learn(metadata)
+        return Look(self._topics_of(metadata), leaders)
 
     def _topics_of(self, metadata: ClusterMetadata) -> dict[str, TopicInfo]:
         found = {}
@@ -277,18 +279,17 @@ class Topics(Channel):
             return answers
         deadline = Deadline.after(timeout_s)
         if leaders is None:
-            leaders = _leaders(self._metadata(tuple(sorted({tp.topic for tp in wanted})), deadline))
-        for topic_name, name in leaders.topic_errors.items():
-            self._errors.raise_if_final(name, f"topic {topic_name!r}")
+            metadata = self._metadata(tuple(sorted({tp.topic for tp in wanted})), deadline)
+            for topic in metadata.topics:
+                self._errors.raise_if_final(error_name(topic.error), f"topic {topic.name!r}")
+            leaders = Leaders()
+            leaders.learn(metadata, wanted)
         by_leader: dict[Address, dict[TopicPartition, int]] = {}
         for tp in wanted:
-            if tp in leaders.found:
-                leader, epoch = leaders.found[tp]
-                by_leader.setdefault(leader, {})[tp] = epoch
-            elif tp in leaders.leaderless:
-                answers.failed[tp] = "LEADER_NOT_AVAILABLE"
+            if tp in leaders.known:
+                by_leader.setdefault(leaders.known[tp].address, {})[tp] = leaders.known[tp].epoch
             else:
-                answers.failed[tp] = leaders.topic_errors.get(tp.topic, "UNKNOWN_TOPIC_OR_PARTITION")
+                answers.failed[tp] = error_name(leaders.errors.get(tp, NO_PARTITION))
         for left, (leader, asked) in zip(range(len(by_leader), 0, -1), by_leader.items(), strict=True):
             try:
                 # As in `ClusterConnections.ask_any`: a third of the time at most, even if there are many leaders.
@@ -310,18 +311,3 @@ class Topics(Channel):
 
 def _topic_info(topic_id: str | None, partitions: Collection[PartitionMetadata]) -> TopicInfo:
     return TopicInfo(topic_id, {partition.number: partition.leader_epoch for partition in partitions})
-
-
-def _leaders(metadata: ClusterMetadata) -> Leaders:
-    found: dict[TopicPartition, tuple[Address, int]] = {}
-    leaderless = []
-    for topic in metadata.topics:
-        for partition in topic.partitions:
-            tp = TopicPartition(topic.name, partition.number)
-            leader = metadata.brokers.get(partition.leader)
-            if leader is None:
-                leaderless.append(tp)
-            else:
-                found[tp] = leader, partition.leader_epoch
-    errors = {topic.name: error_name(topic.error) for topic in metadata.topics if topic.error}
-    return Leaders(found, frozenset(leaderless), errors)

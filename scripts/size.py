@@ -78,10 +78,7 @@ IN_THE_GROUP = (
 )
 """Fields that answer "am I in the group"."""
 
-LEADERS = (
-    "wire/leaders.py Leaders",
-    "cluster/topics.py Topics._ask_leaders",
-)
+LEADERS = ("wire/leaders.py Leaders",)
 """Places that read from the brokers' answers who leads, and remember it."""
 
 LOOPS = ("cluster/patience.py patiently",)

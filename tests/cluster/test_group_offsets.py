@@ -13,7 +13,6 @@ from pyspark_kafka_group.cluster.cluster_answers import (
     Answers,
     CommittedOffset,
     EpochEnd,
-    Leaders,
     Look,
     TopicInfo,
 )
@@ -30,6 +29,7 @@ from pyspark_kafka_group.wire.describe_requests import (
     DescribedMember,
     DescribeGroups,
 )
+from pyspark_kafka_group.wire.leaders import Leaders
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata, PartitionMetadata, TopicMetadata
 from tests.wire import answers
 from tests.wire.fake_broker import FakeBroker
@@ -103,7 +103,7 @@ def test_between_two_generations_nobody_knows(broker: FakeBroker, offsets: Group
 A, B, C, D = (TopicPartition("orders", n) for n in range(4))
 OTHER = TopicPartition("clicks", 0)
 
-LEADERS = Leaders({}, frozenset(), {})
+LEADERS = Leaders()
 
 UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 

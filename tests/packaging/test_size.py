@@ -13,7 +13,7 @@ MOST = {
     "modules on the way of one batch": 23,
     "crossings between threads on that way": 6,
     'fields that answer "am I in the group"': 3,
-    "places that find a leader": 2,
+    "places that find a leader": 1,
     'hand-written loops "ask again"': 1,
     "callables handed to the parts of the group thread": 0,
     "modules with one importer": 83,
