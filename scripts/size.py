@@ -50,7 +50,7 @@ BATCH = (
     "connector/query/available_now.py AvailableNow.next_batch",
     "connector/query/log_watch.py LogWatch.look",
     "cluster/log_ends.py LogEnds.ends",
-    "connector/query/batch_delay.py BatchDelay.holds_back",
+    "connector/query/batch_delay.py BatchDelay.delays",
     "connector/query/planning.py plan",
     "connector/query/log_inspection.py LogInspection.inspect",
     "coordinator/membership.py Membership.plan",

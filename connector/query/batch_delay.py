@@ -1,4 +1,4 @@
-"""Holds batches back until there is enough to read: ``minOffsetsPerTrigger`` and ``maxTriggerDelay``."""
+"""Delays batches until there is enough to read: ``minOffsetsPerTrigger`` and ``maxTriggerDelay``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class BatchDelay:
     Parameters
     ----------
     min_offsets : int or None
-        ``minOffsetsPerTrigger``.  None holds no batch back.
+        ``minOffsetsPerTrigger``.  None delays no batch.
     max_delay_s : float
         ``maxTriggerDelay``, in seconds.
     clock : callable
@@ -27,7 +27,7 @@ class BatchDelay:
         self._clock = clock
         self._begun_at: float | None = None  # None: the first batch does not wait
 
-    def holds_back(self, backlog: Callable[[], int]) -> bool:
+    def delays(self, backlog: Callable[[], int]) -> bool:
         """Return whether to wait for more records.
 
         Parameters

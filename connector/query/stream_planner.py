@@ -146,14 +146,14 @@ class StreamPlanner:
             return {}
         ends = self._watch.look(plannable.keys())
         self.ends = self._watch.known_ends
-        held_back = self._delay.holds_back(lambda: backlog(plannable, ends))
+        delayed = self._delay.delays(lambda: backlog(plannable, ends))
         seen = (self._watch.version, plannable)
         compares = self._compare_at.passed
         if seen == self._nothing and not compares:
-            if not held_back:
+            if not delayed:
                 self._delay.begin()
             return {}
-        ranges = {} if held_back else plan(plannable, ends, self._watch.leader_epochs, max_rows)
+        ranges = {} if delayed else plan(plannable, ends, self._watch.leader_epochs, max_rows)
         if ranges or compares:
             self._compare_at = Deadline.after(_COMPARE_S)
         changes = self._watch.check(plannable, news=bool(ranges) or compares)
@@ -162,7 +162,7 @@ class StreamPlanner:
         if left_out:
             ranges = {tp: planned for tp, planned in ranges.items() if tp not in left_out}
         # Deliberate: not if anything was left out.  The next poll may read it, although it finds nothing new.
-        self._nothing = None if ranges or left_out or held_back or changes.strange else seen
+        self._nothing = None if ranges or left_out or delayed or changes.strange else seen
         if self._nothing is not None:
             self._delay.begin()
         return ranges
