@@ -35,17 +35,17 @@ class ClientLog:
         self._logger = logger
         self._properties = properties
         self._quiet_until: dict[str, float] = {}
-        self._held_back: Counter[str] = Counter()
+        self._suppressed: Counter[str] = Counter()
 
     def log(self, level: int, template: str, facility: str, client_name: str, text: str) -> None:
         """Pass on one line of librdkafka, or count it."""
         if level >= logging.WARNING:
             now = time.monotonic()
             if now < self._quiet_until.get(facility, now):
-                self._held_back[facility] += 1
+                self._suppressed[facility] += 1
                 return
             self._quiet_until[facility] = now + QUIET_S
-            held_back = self._held_back.pop(facility, 0)
-            if held_back:
-                text = f"{text} [and {held_back} like it before]"
+            suppressed = self._suppressed.pop(facility, 0)
+            if suppressed:
+                text = f"{text} [and {suppressed} like it before]"
         self._logger.log(level, template, facility, client_name, client_text(text, self._properties))

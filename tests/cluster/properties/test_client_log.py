@@ -44,13 +44,13 @@ def test_a_line_keeps_its_facility_client_and_text(lines: Lines) -> None:
     assert lines.written == ["FAIL [etl-reader#consumer-1] Connection refused"]
 
 
-def test_a_line_that_comes_again_at_once_is_held_back(lines: Lines) -> None:
+def test_a_line_that_comes_again_at_once_is_suppressed(lines: Lines) -> None:
     for _ in range(100):
         lines.write("Connection refused")
     assert len(lines.written) == 1
 
 
-def test_a_line_after_the_quiet_time_tells_how_many_were_held_back(lines: Lines) -> None:
+def test_a_line_after_the_quiet_time_tells_how_many_were_suppressed(lines: Lines) -> None:
     for _ in range(100):
         lines.write("Connection refused")
     lines.now += QUIET_S
@@ -60,14 +60,14 @@ def test_a_line_after_the_quiet_time_tells_how_many_were_held_back(lines: Lines)
     assert [line.partition("refused")[2] for line in lines.written] == ["", " [and 99 like it before]", ""]
 
 
-def test_lines_of_another_facility_are_not_held_back(lines: Lines) -> None:
+def test_lines_of_another_facility_are_not_suppressed(lines: Lines) -> None:
     lines.write("Connection refused", facility="FAIL")
     lines.write("ssl.ca.location ignored", facility="CONFWARN")
     assert len(lines.written) == 2
 
 
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])
-def test_debugging_lines_are_never_held_back(lines: Lines, level: int) -> None:
+def test_debugging_lines_are_never_suppressed(lines: Lines, level: int) -> None:
     for _ in range(5):
         lines.write("Fetch topic", level=level, facility="FETCH")
     assert len(lines.written) == 5
