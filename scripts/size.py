@@ -51,7 +51,7 @@ BATCH = (
     "connector/query/log_watch.py LogWatch.look",
     "cluster/log_ends.py LogEnds.ends",
     "connector/query/batch_delay.py BatchDelay.delays",
-    "connector/query/planning.py plan",
+    "connector/query/planning.py cut_ranges",
     "connector/query/log_inspection.py LogInspection.inspect",
     "coordinator/membership.py Membership.plan",
     "coordinator/handover/batches.py plan",

@@ -24,7 +24,7 @@ from pyspark_kafka_group.offsets.lasting import Lasting
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.query.log_inspection import change_logs
 from pyspark_kafka_group.query.log_watch import LogWatch
-from pyspark_kafka_group.query.planning import Plannable, plan
+from pyspark_kafka_group.query.planning import Plannable, cut_ranges
 from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class AvailableNow:
             # Deliberate: if a log end is missing, use the target.  Without it, a request that fails would end the run.
             readable = [tp for tp in plannable if tp in target and tp not in unsure]
             self.ends = {tp: min(target[tp], ends.get(tp, target[tp])) for tp in readable}
-            ranges = plan(plannable, self.ends, self._watch.leader_epochs, max_rows)
+            ranges = cut_ranges(plannable, self.ends, self._watch.leader_epochs, max_rows)
             if ranges or (plannable and always):
                 end = group.plan(ranges, always=always)
                 if end is not None:

@@ -84,7 +84,7 @@ def below(plannable: Plannable, epoch_ends: Mapping[TopicPartition, Offset]) -> 
     return {tp for tp, end in epoch_ends.items() if end < plannable[tp].offset}
 
 
-def plan(
+def cut_ranges(
     plannable: Plannable, ends: Mapping[TopicPartition, Offset], leader_epochs: LeaderEpochs, limit: int | None
 ) -> PlannedRanges:
     """Return the range to read of each partition that has something to read.

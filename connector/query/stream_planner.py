@@ -13,7 +13,7 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.query.batch_delay import BatchDelay
 from pyspark_kafka_group.query.log_inspection import change_logs
 from pyspark_kafka_group.query.log_watch import LogWatch
-from pyspark_kafka_group.query.planning import Plannable, PlannedRanges, backlog, plan
+from pyspark_kafka_group.query.planning import Plannable, PlannedRanges, backlog, cut_ranges
 from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
@@ -153,7 +153,7 @@ class StreamPlanner:
             if not delayed:
                 self._delay.begin()
             return {}
-        ranges = {} if delayed else plan(plannable, ends, self._watch.leader_epochs, max_rows)
+        ranges = {} if delayed else cut_ranges(plannable, ends, self._watch.leader_epochs, max_rows)
         if ranges or compares:
             self._compare_at = Deadline.after(_COMPARE_S)
         changes = self._watch.check(plannable, news=bool(ranges) or compares)

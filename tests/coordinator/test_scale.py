@@ -26,7 +26,7 @@ from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.query.planning import plan
+from pyspark_kafka_group.query.planning import cut_ranges
 from tests.coordinator.machine import EMPTY, NEW_LINEAGE, info
 
 COUNT = 500
@@ -57,7 +57,7 @@ def test_no_input_compares_every_partition_with_every_other() -> None:
     state = fed(fed(EMPTY, Restored(INITIAL, "q")), Assign(partitions))
     state = fed(state, PartitionInfoReceived({tp: (state.owned[tp].epoch, found) for tp in partitions}, NEW_LINEAGE))
     ends: Any = dict.fromkeys(partitions, Offset(9))
-    running = fed(state, PlanBatch(plan(state.plannable(), ends, {}, None)))
+    running = fed(state, PlanBatch(cut_ranges(state.plannable(), ends, {}, None)))
     assert running.batch is not None
     for given in (Revoke(partitions), Lose(partitions), LogChangeFound(partitions, LogChange.TRUNCATED), Leave()):
         fed(running, given)

@@ -35,7 +35,7 @@ from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset, PartitionInfo, RewindPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
-from pyspark_kafka_group.query.planning import PlannedRanges, below, plan, recreated_topics, suspects
+from pyspark_kafka_group.query.planning import PlannedRanges, below, cut_ranges, recreated_topics, suspects
 from tests.simulation.cluster import Callback, Client, Record, Stored, Transaction
 from tests.simulation.violation import Violation
 
@@ -974,7 +974,7 @@ class Query:
             ends = {tp: min(end, self.target[tp]) for tp, end in ends.items() if tp in self.target}
         if limit:
             ends = {tp: min(ends[tp], Offset(plannable[tp].offset + limit)) for tp in plannable if tp in ends}
-        return plan(plannable, ends, leader_epochs, None)
+        return cut_ranges(plannable, ends, leader_epochs, None)
 
     def _knows_its_share(self) -> bool:
         """Return whether a run with availableNow knows the partitions that it must read; see `AvailableNow`."""

@@ -11,7 +11,7 @@ from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, 
 from pyspark_kafka_group.query.planning import (
     Plannable,
     below,
-    plan,
+    cut_ranges,
     recreated_topics,
     suspects,
 )
@@ -44,7 +44,7 @@ def leaders(*epochs: int) -> dict[TopicPartition, LeaderEpoch]:
 
 
 def ranges(plannable: Plannable, ends: dict[TopicPartition, Offset], limit: int | None = None) -> dict[int, str]:
-    return {tp.partition: str(planned.range) for tp, planned in plan(plannable, ends, {}, limit).items()}
+    return {tp.partition: str(planned.range) for tp, planned in cut_ranges(plannable, ends, {}, limit).items()}
 
 
 # -- which logs the positions belong to
@@ -96,7 +96,7 @@ def test_a_log_whose_leader_epoch_ends_below_the_position_was_truncated_however_
 
 
 def test_a_range_carries_the_assignment_and_the_leader_under_which_it_was_looked_at() -> None:
-    planned = plan(under(3, 3), ends(9, 9), {tp(0): LeaderEpoch(4)}, None)
+    planned = cut_ranges(under(3, 3), ends(9, 9), {tp(0): LeaderEpoch(4)}, None)
     r = OffsetRange(Offset(5), Offset(9))
     assert planned == {tp(0): PlannedRange(EPOCH, r, LeaderEpoch(4)), tp(1): PlannedRange(EPOCH, r, None)}
 
@@ -136,7 +136,7 @@ def test_a_limit_above_the_backlog_changes_nothing() -> None:
 
 @given(backlog=st.lists(st.integers(0, 10_000), min_size=1, max_size=20), limit=st.integers(1, 20_000))
 def test_every_limit_is_kept_but_for_one_record_per_partition(backlog: list[int], limit: int) -> None:
-    planned = plan(at(*[0] * len(backlog)), ends(*backlog), {}, limit)
+    planned = cut_ranges(at(*[0] * len(backlog)), ends(*backlog), {}, limit)
     assert sum(r.size for _, r, _ in planned.values()) <= limit + len(backlog)
     for n, size in enumerate(backlog):
         epoch, r, _ = planned.get(tp(n), PlannedRange(EPOCH, OffsetRange(Offset(0), Offset(0))))
