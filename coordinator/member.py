@@ -17,7 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.cluster.error_remedies import Remedy, explained, explanation, remedy_for
-from pyspark_kafka_group.cluster.group_identity import group_identity
+from pyspark_kafka_group.cluster.group_identity import group_identity, no_member
 from pyspark_kafka_group.cluster.properties.client_config import client_error, client_properties, value_of
 from pyspark_kafka_group.cluster.properties.client_log import ClientLog
 from pyspark_kafka_group.cluster.properties.client_login import client_text, needs_renewals, with_tokens
@@ -339,3 +339,52 @@ def _is_unreleased(error: KafkaError) -> bool:
 
 def _plain(partitions: Sequence[KafkaPartition]) -> tuple[TopicPartition, ...]:
     return tuple(sorted(TopicPartition(part.topic, part.partition) for part in partitions))
+
+
+class FixedMember:
+    """A stand-in for :class:`Member`, for ``assign``: it gets its partitions once, and keeps them.
+
+    The state machine, completion and commits work as for a member.  It joins no group and sends no requests.  Its
+    commits carry no member id, so a group accepts them only while it has no members.
+
+    Parameters
+    ----------
+    settings : GroupSettings
+        The group and its partitions.
+    callbacks : Callbacks
+        Called when the partitions are assigned.
+
+    Attributes
+    ----------
+    standing : Standing
+        Whether it has its partitions.
+    """
+
+    def __init__(self, settings: GroupSettings, *, callbacks: Callbacks) -> None:
+        self._settings = settings
+        self._callbacks = callbacks
+        self.standing = Standing.OUTSIDE
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Begin; the partitions are fixed."""
+        self.standing = Standing.JOINING
+
+    def poll(self) -> None:
+        """Assign the partitions, once."""
+        if self.standing is Standing.JOINING:
+            self._callbacks.assigned(self._settings.partitions)
+            self.standing = Standing.MEMBER
+
+    def identity(self) -> str:
+        """Return the empty text: there is no member id."""
+        return ""
+
+    def generation(self) -> None:
+        """Return None: there is no generation."""
+
+    def group_metadata(self) -> bytes:
+        """Return the group metadata of a client that is no member."""
+        return no_member(self._settings.group_id)
+
+    def close(self) -> None:
+        """Do nothing: there is no group to leave."""

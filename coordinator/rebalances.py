@@ -5,11 +5,10 @@ Runs inside ``poll`` of the member, on the group thread.
 
 from __future__ import annotations
 
-from pyspark_kafka_group.coordinator.fixed_member import FixedMember
 from pyspark_kafka_group.coordinator.handover import events, inputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
 from pyspark_kafka_group.coordinator.loop import Loop
-from pyspark_kafka_group.coordinator.member import Callbacks, Member, Standing
+from pyspark_kafka_group.coordinator.member import Callbacks, FixedMember, Member, Standing
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.start_requests import StartRequests
 from pyspark_kafka_group.offsets.types import TopicPartition

@@ -120,7 +120,7 @@ def landing_writer(spark: SparkSession, config: dict[str, Any], nap: Path) -> Da
         real(*arguments, **more)
         sleep(sleep_after, unless=nap.with_suffix(".over"))
 
-    state.commit = commit  # type: ignore[assignment,method-assign]
+    state.commit = commit  # type: ignore[method-assign]
     logging.basicConfig(level=logging.INFO)  # shows the conflicts
     return landing_in(Path(config["landing"])).stream(spark, config["options"])
 

@@ -10,7 +10,6 @@ conflict.  RESTORE keeps the transactions, so the history decides what a table h
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
@@ -88,6 +87,9 @@ class DeltaLanding(Landing):
     file_bytes : int
         A file that has reached this size ends, in bytes.  A task writes at least one file for each of its ranges with
         records.
+    new_columns : {"fail", "add"}
+        What happens at the start if the source has columns, or fields of structs, that the table lacks: an error, or
+        they are added to the table.  For example, the registry has a newer schema.
     patience_s : float
         How long to try again if other commits win, in seconds.
     checkpoint : str, optional
@@ -114,17 +116,17 @@ class DeltaLanding(Landing):
         day_column: str | None = None,
         partition_by: Sequence[str] = (),
         file_bytes: int = 256_000_000,
+        new_columns: str = "fail",
         patience_s: float = 300.0,
         checkpoint: str | None = None,
     ) -> None:
-        super().__init__(uri, patience_s=patience_s, checkpoint=checkpoint)
+        super().__init__(uri, new_columns=new_columns, patience_s=patience_s, checkpoint=checkpoint)
         self._uri = uri if "://" in uri else str(Path(uri).absolute())  # executors have another working directory
         self._options = dict(storage_options or {})
         self._day_column = day_column
         self._partition_by = tuple(partition_by)
         self._file_bytes = file_bytes
         self._id: str | None = None
-        self._columns: pa.Schema | None = None
         self._history: tuple[int, Lost] | None = None  # the version up to which it was read, and what it shows
         self._synced: int | None = None  # the version up to which the log is certainly on the disk
 
@@ -155,14 +157,13 @@ class DeltaLanding(Landing):
                     storage_options=self._options,
                 )
             look = self._look()
+            self._fit(look)
         except KafkaGroupError:
             raise
         except Exception as e:  # Deliberate: of Rust, of an object store, of a file system
             raise errors.unreachable(self._name, e, 1) from e
         self._partition_by = look.partition_columns
         self._check_partitioning(self._partition_by)
-        if problems := look.differences():
-            raise errors.other_columns(self._name, problems)
 
     def _check_partitioning(self, columns: Iterable[str]) -> None:
         possible = {"topic", "partition", *([self._day_column] if self._day_column else [])}
@@ -203,7 +204,7 @@ class DeltaLanding(Landing):
         self._id = found
         if problems := unsupported(table):
             raise errors.unsupported(self._name, problems)
-        return DeltaState(table, self._columns, self._lost(table))
+        return DeltaState(table, self._lost(table))
 
     def _lost(self, table: DeltaTable) -> Lost:
         """Return what a rollback has removed.  Reads the history once, and again only after a rollback."""
@@ -257,13 +258,11 @@ class DeltaState(TableState):
     ----------
     table : DeltaTable
         The table, at this version.
-    files : pyarrow.Schema or None
-        The columns of the files; None if no stream was started.
     lost : Lost
         The offsets whose records a rollback has removed.
     """
 
-    def __init__(self, table: DeltaTable, files: pa.Schema | None, lost: Lost) -> None:
+    def __init__(self, table: DeltaTable, lost: Lost) -> None:
         self.table = table
         self.lost = lost
         self.version = table.version()
@@ -272,22 +271,18 @@ class DeltaState(TableState):
         self.columns = {found.name: found.nullable for found in table.schema().fields}
         self.topic_ids = _noted(metadata.configuration, TOPIC_PROPERTY)
         self.landed = {t: int(n) for t, n in _noted(metadata.configuration, LANDING_PROPERTY).items()}
-        self._files = files
 
-    def differences(self) -> list[str]:
+    def schema(self) -> pa.Schema:
         """See `TableState`."""
-        from deltalake import Schema
+        import pyarrow as pa
 
-        if self._files is None:
-            return []
-        own = {found.name: _type(found) for found in Schema.from_arrow(self._files).fields}
-        table = {found.name: found for found in self.table.schema().fields}
-        lacks = [f"no column {name}" for name in own if name not in table]
-        others = [
-            f"{name} has another type" for name, kind in own.items() if name in table and _type(table[name]) != kind
-        ]
-        needs = [f"{name} must not be null" for name, found in table.items() if name not in own and not found.nullable]
-        return lacks + others + needs
+        return pa.schema(self.table.schema().to_arrow())
+
+    def add_columns(self, source: pa.Schema) -> None:
+        """See `TableState`."""
+        from deltalake import write_deltalake
+
+        write_deltalake(self.table, source.empty_table(), mode="append", schema_mode="merge")
 
     def next_offset(self, tp: TopicPartition) -> int | None:
         """See `TableState`."""
@@ -376,18 +371,6 @@ def unsupported(table: DeltaTable) -> list[str]:
     for column in table.schema().fields:
         found += [f"{name} of the column {column.name}" for name in _COMPUTED if name in column.metadata]
     return found
-
-
-def _type(column: Any) -> Any:
-    """Return the type of a column for a comparison, without what may be null in it."""
-    return _plain(json.loads(column.to_json())["type"])
-
-
-def _plain(kind: Any) -> Any:
-    if isinstance(kind, dict):
-        left_out = ("nullable", "containsNull", "valueContainsNull", "metadata")
-        return {name: _plain(value) for name, value in kind.items() if name not in left_out}
-    return [_plain(part) for part in kind] if isinstance(kind, list) else kind
 
 
 def _noted(configuration: Mapping[str, str], prefix: str) -> dict[str, str]:

@@ -222,7 +222,9 @@ class _File:
 
     def __post_init__(self) -> None:
         self._stream = self.place.create(self.path)
-        self.writer = pq.ParquetWriter(self._stream, self.schema, compression="zstd", store_schema=False)
+        self.writer = pq.ParquetWriter(
+            self._stream, self.schema, compression="zstd", use_dictionary=_repeated(self.schema), store_schema=False
+        )
 
     @property
     def size(self) -> int:
@@ -271,6 +273,15 @@ class _File:
         found = pc.min_max(rows.column("timestamp").cast(pa.int64())).as_py()
         low, high = self.times or (found["min"], found["max"])
         self.times = min(low, found["min"]), max(high, found["max"])
+
+
+def _repeated(schema: pa.Schema) -> list[str]:
+    """Return the paths of the columns whose values repeat, as Parquet names them: a dictionary of others costs time."""
+    none = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), none)
+    columns = pq.ParquetFile(pa.BufferReader(none.getvalue())).schema
+    paths = [columns.column(n).path for n in range(len(columns))]
+    return [path for path in paths if path not in ("value", "offset", "timestamp")]
 
 
 class _RangeFiles:

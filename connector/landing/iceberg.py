@@ -97,6 +97,9 @@ class IcebergLanding(Landing):
     file_bytes : int
         A file that has reached this size ends, in bytes.  A task writes at least one file for each of its ranges with
         records.
+    new_columns : {"fail", "add"}
+        What happens at the start if the source has columns, or fields of structs, that the table lacks: an error, or
+        they are added to the table.  For example, the registry has a newer schema.
     patience_s : float
         How long to try again if other commits win, in seconds.
     checkpoint : str, optional
@@ -123,17 +126,17 @@ class IcebergLanding(Landing):
         catalog_name: str = "default",
         partition_by: Sequence[str] = (),
         file_bytes: int = 256_000_000,
+        new_columns: str = "fail",
         patience_s: float = 300.0,
         checkpoint: str | None = None,
     ) -> None:
-        super().__init__(table, patience_s=patience_s, checkpoint=checkpoint)
+        super().__init__(table, new_columns=new_columns, patience_s=patience_s, checkpoint=checkpoint)
         self._table = table
         self._properties = dict(catalog)
         self._catalog_name = catalog_name
         self._partition_by = tuple(partition_by)
         self._file_bytes = file_bytes
         self._catalog: Catalog | None = None
-        self._columns: pa.Schema | None = None
         self._id: str | None = None
         self._newest: Table | None = None  # of the last look
 
@@ -163,13 +166,11 @@ class IcebergLanding(Landing):
                 catalog.create_namespace_if_not_exists(self._table.rpartition(".")[0])
                 with suppress(TableAlreadyExistsError):  # another application was faster
                     self._create(catalog)
-            look = self._look()
+            self._fit(self._look())
         except KafkaGroupError:
             raise
         except Exception as e:  # Deliberate: of HTTP, of a database, of a file system
             raise errors.unreachable(self._name, e, 1) from e
-        if problems := look.differences():
-            raise errors.other_columns(self._name, problems)
 
     def _open(self) -> Catalog:
         from pyiceberg.catalog import load_catalog
@@ -236,7 +237,7 @@ class IcebergLanding(Landing):
         if problems := unsupported(table):
             raise errors.unsupported(self._name, problems)
         self._newest = table
-        look = IcebergState(table, self._columns)
+        look = IcebergState(table)
         if look.is_unknown and not look.lost:
             raise errors.rolled_back_long_ago(self._name)
         return look
@@ -285,13 +286,10 @@ class IcebergState(TableState):
     ----------
     table : Table
         The table, as the catalog has returned it.
-    files : pyarrow.Schema or None
-        The columns of the files; None if no stream was started.
     """
 
-    def __init__(self, table: Table, files: pa.Schema | None) -> None:
+    def __init__(self, table: Table) -> None:
         self.table = table
-        self._files = files
         metadata = table.metadata
         self.version = getattr(metadata, "last_sequence_number", 0)  # format version 1 has none, and is refused
         self.columns = {field.name: not field.required for field in table.schema().fields}
@@ -326,22 +324,16 @@ class IcebergState(TableState):
             at = by_id[at.parent_snapshot_id]
         return True
 
-    def differences(self) -> list[str]:
+    def schema(self) -> pa.Schema:
         """See `TableState`."""
         from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-        if self._files is None:
-            return []
-        table = {field.name: field for field in schema_to_pyarrow(self.table.schema())}
-        own = {field.name: field.type for field in self._files}
-        lacks = [f"no column {name}" for name in own if name not in table]
-        others = [
-            f"{name} has another type"
-            for name, kind in own.items()
-            if name in table and _plain(table[name].type) != _plain(kind)
-        ]
-        needs = [f"{name} must not be null" for name, null in self.columns.items() if name not in own and not null]
-        return lacks + others + needs
+        return schema_to_pyarrow(self.table.schema())
+
+    def add_columns(self, source: pa.Schema) -> None:
+        """See `TableState`."""
+        with self.table.update_schema() as update:
+            update.union_by_name(source)
 
     def next_offset(self, tp: TopicPartition) -> int | None:
         """See `TableState`."""
@@ -415,16 +407,3 @@ def unsupported(table: Table) -> list[str]:
 
 def _noted(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(prefix) and value}
-
-
-def _plain(kind: pa.DataType) -> Any:
-    """Return a type for a comparison, without what may be null in it, and without the size of its offsets."""
-    import pyarrow as pa
-
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return ("list", _plain(kind.value_type))
-    if pa.types.is_struct(kind):
-        return tuple((field.name, _plain(field.type)) for field in kind)
-    if pa.types.is_map(kind):
-        return ("map", _plain(kind.key_type), _plain(kind.item_type))
-    return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)

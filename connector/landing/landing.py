@@ -40,6 +40,9 @@ _log = logging.getLogger("pyspark_kafka_group")
 NEEDED = ("topic", "partition", "offset")
 """The columns that each landed row has: they name its record, also for `LakeTable` and for a repair."""
 
+# What happens with a column of the source that the table lacks.
+_FAIL, _ADD = "fail", "add"
+
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 5.0
 
@@ -97,11 +100,16 @@ class _Batch:
 class Landing(ABC):
     """The common part of the formats: see :class:`~pyspark_kafka_group.landing.DeltaLanding`."""
 
-    def __init__(self, name: str, *, patience_s: float, checkpoint: str | None) -> None:
+    def __init__(self, name: str, *, new_columns: str, patience_s: float, checkpoint: str | None) -> None:
         self._name = f"{type(self).__name__}: {name}"
+        if new_columns not in (_FAIL, _ADD):
+            raise ConfigurationError(
+                f"{self._name}: new_columns={new_columns!r} is not known. Use {_FAIL!r} or {_ADD!r}."
+            )
         self._patience_s = patience_s
         self._checkpoint = checkpoint
-        self._schema: pa.Schema | None = None
+        self._columns: pa.Schema | None = None  # of the files; None if no stream was started
+        self._adds_columns = new_columns == _ADD
         self._swept: set[TopicPartition] = set()  # whose folders were searched for orphans
         self.total = Landed()
 
@@ -278,6 +286,29 @@ class Landing(ABC):
         """
         self._look().forget(topic)
 
+    # -- the columns
+
+    def _fit(self, look: TableState) -> None:
+        """Add the columns that the table lacks, if the user wants it.  Raise if it does not fit then."""
+        from pyspark_kafka_group.landing.fitting import misfits
+
+        assert self._columns is not None
+        found = misfits(self._columns, look.schema())
+        if self._adds_columns and found.absent and not found.others:
+            look.add_columns(self._columns)
+            _log.info("%s has new columns of the source: %s.", self._name, ", ".join(found.absent))
+            look = self._look()
+        self._check_columns(look)
+
+    def _check_columns(self, look: TableState) -> None:
+        from pyspark_kafka_group.landing.fitting import misfits
+
+        if self._columns is None:
+            return
+        found = misfits(self._columns, look.schema())
+        if problems := [*(f"no column {name}" for name in found.absent), *found.others]:
+            raise errors.other_columns(self._name, problems)
+
     # -- a batch
 
     def _land(self, batch: _Batch, run_again: Callable[[], None]) -> tuple[list[NewFile], int]:
@@ -320,8 +351,7 @@ class Landing(ABC):
     def _attempt(self, batch: _Batch) -> tuple[list[NewFile], int]:
         """Look at the table, and commit what it lacks of a batch."""
         look = self._look()
-        if problems := look.differences():
-            raise errors.other_columns(self._name, problems)
+        self._check_columns(look)
         if self._note_topics(look, batch.ranges):
             look = self._look()
             self._note_topics(look, batch.ranges)  # another application may have noted others at the same time

@@ -10,6 +10,8 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores.lake_history import Lost, OffsetSpan, Spans
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pyspark_kafka_group.landing.files import NewFile
 
 Files = Mapping[TopicPartition, Sequence["NewFile"]]
@@ -31,8 +33,12 @@ class TableState(ABC):
     """The offsets whose records a rollback has removed."""
 
     @abstractmethod
-    def differences(self) -> list[str]:
-        """Return how the table's columns differ from those of the files."""
+    def schema(self) -> pa.Schema:
+        """Return the table's columns."""
+
+    @abstractmethod
+    def add_columns(self, source: pa.Schema) -> None:
+        """Add what the table lacks of the source, so that it takes null."""
 
     @abstractmethod
     def next_offset(self, tp: TopicPartition) -> int | None:

@@ -13,10 +13,9 @@ import pytest
 from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.cluster.committer import CommitRefusedError, OffsetsToCommit
 from pyspark_kafka_group.coordinator.commits import Commits, Found
-from pyspark_kafka_group.coordinator.fixed_member import FixedMember
 from pyspark_kafka_group.coordinator.handover.inputs import CommitAnswered, Retry
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
-from pyspark_kafka_group.coordinator.member import Callbacks
+from pyspark_kafka_group.coordinator.member import Callbacks, FixedMember
 from pyspark_kafka_group.coordinator.rebalances import Rebalances
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.coordinator.start_requests import StartRequests

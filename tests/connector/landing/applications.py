@@ -179,6 +179,7 @@ class Application:
 
     place: Place
     more: Mapping[str, Any] = field(default_factory=dict)
+    columns: tuple[str, ...] = COLUMNS
     target: Landing = field(init=False)
 
     def __post_init__(self) -> None:
@@ -187,7 +188,7 @@ class Application:
 
     @property
     def schema(self) -> StructType:
-        return spark_schema(COLUMNS)
+        return spark_schema(self.columns)
 
     def ready(
         self,
@@ -207,7 +208,8 @@ class Application:
                 at = [start + (until - start) * n // tasks for n in range(tasks + 1)]
                 for first, last in pairwise(at):
                     r = OffsetRange(Offset(first), Offset(last))
-                    found = source.write_task(target, records(tp, r), {tp: r})
+                    read = (batch.select(self.columns) for batch in records(tp, r))
+                    found = source.write_task(target, read, {tp: r})
                     row = {"topic": tp.topic, "partition": tp.partition, "start": first, "until": last}
                     rows.append({**row, "files": pickle.dumps(found[tp])})
             return rows

@@ -11,13 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import ArrayType, StructType
 
-from pyspark_kafka_group.landing.errors import LandingError, TableChangedError
+from pyspark_kafka_group.landing.errors import LandingError, TableChangedError, UnsupportedTableError
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange
 from pyspark_kafka_group.stores.errors import OtherTopicError, TableBehindError
 from pyspark_kafka_group.stores.lake_history import OffsetSpan
 from tests.connector.landing.applications import (
+    COLUMNS,
     ONE,
     ZERO,
     Application,
@@ -52,6 +54,39 @@ def test_records_are_landed_once_also_if_batches_run_again(at: Place) -> None:
     assert judge(at) == once({ZERO: (0, 35), ONE: (5, 9)})
     assert len(files_of(at)) == at.committed()
     assert one.next_offset(ZERO) == 35
+
+
+def test_new_columns_of_the_source_are_added_to_the_table_if_the_user_wants_it(at: Place) -> None:
+    old = Application(at, columns=COLUMNS[1:])
+    old.land({ZERO: (0, 5)})
+    with pytest.raises(UnsupportedTableError, match="no column key"):
+        Application(at)
+    new = Application(at, {"new_columns": "add"})
+    new.land({ONE: (0, 5)})
+    assert old.land({ZERO: (3, 8)}).records == 3, "a stream that runs goes on with its own columns"
+    assert judge(at) == once({ZERO: (0, 8), ONE: (0, 5)})
+    assert all(row["key"] is None for row in at.rows())
+
+
+def test_new_fields_of_structs_are_added_too(at: Place) -> None:
+    """What a registry's newer schema brings.  Other types stay an error, and change nothing."""
+
+    def source(value: StructType) -> StructType:
+        return StructType().add("topic", "string").add("partition", "integer").add("offset", "long").add("value", value)
+
+    name = StructType().add("name", "string")
+    tags = StructType().add("tags", ArrayType(StructType().add("n", "integer"))).add("name", "string")
+    at.landing()._prepare(source(StructType().add("id", "long").add("item", name)))
+    newer = source(StructType().add("price", "double").add("item", tags).add("id", "long"))
+    with pytest.raises(UnsupportedTableError, match=r"no column value\.price; no column value\.item\.tags\."):
+        at.landing()._prepare(newer)
+    with pytest.raises(UnsupportedTableError, match=r"value\.id has another type"):
+        at.landing(new_columns="add")._prepare(source(StructType().add("id", "string").add("price", "double")))
+    at.landing(new_columns="add")._prepare(newer)
+    at.landing()._prepare(newer)
+    at.landing()._prepare(source(StructType().add("id", "long")))
+    with pytest.raises(ConfigurationError, match="new_columns='ignore' is not known"):
+        at.landing(new_columns="ignore")
 
 
 def test_a_batch_without_rows_moves_the_offsets(at: Place) -> None:

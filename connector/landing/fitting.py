@@ -1,0 +1,69 @@
+"""Whether the columns of the source fit those of a table, structs included.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+
+class Misfits(NamedTuple):
+    """What keeps rows of the source out of a table.
+
+    Attributes
+    ----------
+    absent : list of str
+        The columns, and the fields of structs, that the table lacks.
+    others : list of str
+        What cannot be cured by more columns, in words.
+    """
+
+    absent: list[str]
+    others: list[str]
+
+
+def misfits(source: pa.Schema, table: pa.Schema) -> Misfits:
+    """Compare the columns of the source with those of a table.
+
+    Fields have the same names and types, in any order.  Further fields of the table must take null.
+    """
+    found = Misfits([], [])
+    for absent, text in _compare("", list(source), list(table)):
+        (found.absent if absent else found.others).append(text)
+    return found
+
+
+def _compare(above: str, source: list[pa.Field], table: list[pa.Field]) -> Iterator[tuple[bool, str]]:
+    """Yield what differs, and whether it is absent in the table."""
+    known = {field.name: field for field in table}
+    wanted = {field.name for field in source}
+    for field in source:
+        name = above + field.name
+        if field.name in known:
+            yield from _compare_types(name, field.type, known[field.name].type)
+        else:
+            yield True, name
+    for field in table:
+        if field.name not in wanted and not field.nullable:
+            yield False, f"{above}{field.name} must not be null"
+
+
+def _compare_types(name: str, source: pa.DataType, table: pa.DataType) -> Iterator[tuple[bool, str]]:
+    if pa.types.is_struct(source) and pa.types.is_struct(table):
+        yield from _compare(f"{name}.", list(source), list(table))
+    elif _is_list(source) and _is_list(table):
+        yield from _compare_types(f"{name}.element", source.value_type, table.value_type)
+    elif pa.types.is_map(source) and pa.types.is_map(table):
+        yield from _compare_types(f"{name}.key", source.key_type, table.key_type)
+        yield from _compare_types(f"{name}.value", source.item_type, table.item_type)
+    elif _SAME.get(source, source) != _SAME.get(table, table):
+        yield False, f"{name} has another type"
+
+
+_SAME = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+"""Types that differ only in how Arrow stores them."""
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
