@@ -334,7 +334,8 @@ def test_a_producer_times_out_in_a_blackhole_while_others_go_on(secured: LocalKa
     assert "direct" in read(secured.proxied_bootstrap_servers, "hole")
 
 
-def test_three_brokers_go_on_without_one() -> None:
+def test_three_brokers_go_on_without_one_and_leave_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with LocalKafka(3) as local:
         local.create_topic("replicated", 3, replication_factor=3)
         servers = local.bootstrap_servers
@@ -353,6 +354,8 @@ def test_three_brokers_go_on_without_one() -> None:
         assert sorted(admin.list_topics(timeout=TIMEOUT_S).brokers) == [1, 2, 3]
         tail = local.log_tail(1)
         assert [f"broker {i}," in tail for i in (1, 2, 3)] == [True, True, True]
+        assert list(tmp_path.iterdir()) != []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_kept_data_folder_serves_the_next_run(tmp_path: Path) -> None:
@@ -362,13 +365,6 @@ def test_a_kept_data_folder_serves_the_next_run(tmp_path: Path) -> None:
     assert "due to signal SIGTERM" in (tmp_path / "broker-1" / "broker.log").read_text()
     with LocalKafka(data_dir=tmp_path) as second:
         assert read(second.bootstrap_servers, "kept") == ["a"]
-
-
-def test_a_temporary_data_folder_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with LocalKafka():
-        assert list(tmp_path.iterdir()) != []
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_setting_the_broker_rejects_is_shown_with_its_log() -> None:

@@ -100,12 +100,18 @@ def broker_properties(
     return properties | dict(overrides or {})
 
 
-def new_cluster_id() -> str:
+def new_id() -> str:
     """Return an id as Kafka makes them: 16 random bytes in base64, not beginning like an option of a command."""
-    cluster_id = "-"
-    while cluster_id.startswith("-"):
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    return cluster_id
+    made = "-"
+    while made.startswith("-"):
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return made
+
+
+def meta_properties(node_id: int, cluster_id: str) -> str:
+    """Return the text of the file with the ids of a broker, its cluster and its data folder."""
+    ids = {"version": "1", "cluster.id": cluster_id, "node.id": str(node_id), "directory.id": new_id()}
+    return render(ids)
 
 
 def render(properties: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pyspark_kafka_group.testing.broker_config import BrokerPorts, broker_properties, new_cluster_id
+from pyspark_kafka_group.testing.broker_config import BrokerPorts, broker_properties, new_id
 from pyspark_kafka_group.testing.errors import KafkaTestingError
 from pyspark_kafka_group.testing.kafka import Kafka, await_brokers
 from pyspark_kafka_group.testing.pinned_jars import KAFKA_VERSION
@@ -137,7 +137,7 @@ class ContainerKafka(Kafka):
         # What the engine publishes does not arrive at the container's own loopback interface.
         properties["listeners"] = properties["listeners"].replace(f"PLAINTEXT://{HOST}", "PLAINTEXT://0.0.0.0")
         variables = {f"KAFKA_{_as_variable(key)}": value for key, value in properties.items()}
-        return {**variables, "CLUSTER_ID": new_cluster_id(), "KAFKA_HEAP_OPTS": "-Xmx512m"}
+        return {**variables, "CLUSTER_ID": new_id(), "KAFKA_HEAP_OPTS": "-Xmx512m"}
 
     def _await_broker(self) -> None:
         await_brokers([self.bootstrap_servers], 1, _START_TIMEOUT_S, self._check_alive)

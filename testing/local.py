@@ -25,7 +25,8 @@ from pyspark_kafka_group.testing.broker_config import (
     BrokerPorts,
     TlsFiles,
     broker_properties,
-    new_cluster_id,
+    meta_properties,
+    new_id,
     render,
 )
 from pyspark_kafka_group.testing.errors import KafkaTestingError
@@ -39,6 +40,10 @@ from pyspark_kafka_group.testing.proxy import FaultProxy
 
 VERSION_VARIABLE = "KAFKA_VERSION"
 JAVA_OPTIONS_VARIABLE = "KAFKA_JAVA_OPTIONS"
+
+_META = "meta.properties"
+_FORMATTED: dict[str, dict[str, bytes]] = {}
+"""By version of Kafka: what a new data folder has, by the names of the files, without the file of the ids."""
 
 # A broker is up in 3 s, three in 8 s, on two idle cores; a machine busy with Spark may need far longer.
 _START_TIMEOUT_S = 90.0
@@ -318,14 +323,27 @@ class LocalKafka(Kafka):
         settings.write_text(render(properties))
 
     def _format(self) -> None:
-        """Format each new data folder, all at the same time: each is a separate JVM."""
-        command = [*self._command, "kafka.tools.StorageTool", "format", "--cluster-id", new_cluster_id()]
+        """Format each new data folder, all at the same time: each is a separate JVM.
+
+        Apart from the ids, Kafka's version alone decides what is written.  So one such JVM serves all later clusters
+        of this process.
+        """
+        cluster_id = new_id()
+        folders = {broker_id: self._home(broker_id) / "data" for broker_id in self._ports}
+        new = {broker_id: data for broker_id, data in folders.items() if not (data / _META).exists()}
+        if self._version in _FORMATTED:
+            for broker_id, data in new.items():
+                data.mkdir(parents=True)
+                for name, content in _FORMATTED[self._version].items():
+                    (data / name).write_bytes(content)
+                (data / _META).write_text(meta_properties(broker_id, cluster_id))
+            return
+        command = [*self._command, "kafka.tools.StorageTool", "format", "--cluster-id", cluster_id]
         runs: dict[int, GuardedProcess] = {}
         try:
-            for broker_id in self._ports:
-                if not (self._home(broker_id) / "data" / "meta.properties").exists():
-                    settings = str(self._settings(broker_id))
-                    runs[broker_id] = GuardedProcess([*command, "--config", settings], self._log(broker_id))
+            for broker_id in new:
+                settings = str(self._settings(broker_id))
+                runs[broker_id] = GuardedProcess([*command, "--config", settings], self._log(broker_id))
             for broker_id, run in runs.items():
                 if run.wait() != 0:
                     tail = self.log_tail(_LOG_LINES_IN_ERRORS)
@@ -333,6 +351,9 @@ class LocalKafka(Kafka):
         finally:
             for run in runs.values():
                 run.kill()
+        for data in new.values():
+            written = [file for file in data.iterdir() if file.name != _META]
+            _FORMATTED[self._version] = {file.name: file.read_bytes() for file in written}
 
     def _launch(self, broker_id: int) -> None:
         command = [*self._command, "kafka.Kafka", str(self._settings(broker_id))]

@@ -6,7 +6,8 @@ from pyspark_kafka_group.testing.broker_config import (
     BrokerPorts,
     TlsFiles,
     broker_properties,
-    new_cluster_id,
+    meta_properties,
+    new_id,
     render,
 )
 
@@ -74,13 +75,19 @@ def test_certificates_are_found_from_the_folder_of_a_broker() -> None:
         assert properties[f"listener.name.secured.ssl.{store}.location"] == str(Path.cwd() / "certs" / file)
 
 
-def test_cluster_ids_have_kafkas_form_and_differ() -> None:
-    first, second = new_cluster_id(), new_cluster_id()
+def test_ids_have_kafkas_form_and_differ() -> None:
+    first, second = new_id(), new_id()
     assert first != second
     assert len(first) == 22
     assert "=" not in first
 
 
-def test_cluster_ids_never_look_like_an_option() -> None:
+def test_ids_never_look_like_an_option() -> None:
     # One id in 64 began with a dash.  Kafka's format tool took it for an option, and asked for an id.
-    assert not any(new_cluster_id().startswith("-") for _ in range(2000))
+    assert not any(new_id().startswith("-") for _ in range(2000))
+
+
+def test_the_ids_of_a_data_folder_are_its_own() -> None:
+    first, second = (dict(line.split("=") for line in meta_properties(n, "c").splitlines()) for n in (1, 2))
+    assert (first["version"], first["cluster.id"], first["node.id"], second["node.id"]) == ("1", "c", "1", "2")
+    assert first["directory.id"] != second["directory.id"]
