@@ -34,7 +34,6 @@ FIRST = (
     "test_exactly_once",
     "test_forensics",
     "test_lake_example",
-    "test_bad_input",
     "test_offset_table",
     "test_brokers",
     "test_group_changes",

@@ -123,6 +123,7 @@ def test_the_last_line_after_a_mistake_says_what_it_was(tmp_path: Path) -> None:
     assert {name for name, seen in found.items() if seen.code != "1"} == set()
     others = {name for name, seen in found.items() if not re.search(f"^kafka-group: .*{EXPECTED[name]}", seen.last)}
     assert others == set()
+    assert {name for name, seen in found.items() if seen.seconds > 60} == set()
     silent = {name for name in WARNED if name in found and "Trying for 30 s" not in "\n".join(found[name].lines)}
     assert silent == set()
 

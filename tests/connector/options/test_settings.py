@@ -124,6 +124,10 @@ def test_a_missing_option_is_named_with_its_meaning(missing: str) -> None:
         ({"kafka.max.poll.interval.ms": "soon"}, "Option 'kafka.max.poll.interval.ms': 'soon' is not a whole number."),
         ({"kafka.max.poll.interval.ms": "1"}, "Option 'drainTimeoutMs': 1 ms is not below"),
         ({"kafka.max.poll.interval.ms": "0"}, "0 is out of range. Write a number of milliseconds from 1 to 86400000."),
+        (
+            {"kafka.group.protocol": "consumer", "kafka.session.timeout.ms": "9000"},
+            "Option 'kafka.session.timeout.ms': the broker decides this under kafka.group.protocol=consumer.",
+        ),
         ({"kafka.group.instance.id": ""}, "Option 'kafka.group.instance.id': it is blank. Write a name of this query"),
         ({"kafka.group.instance.id": " "}, "Option 'kafka.group.instance.id': it is blank."),
         ({"kafka.topic.metadata.refresh.interval.ms": "30s"}, "'30s' is not a whole number."),
