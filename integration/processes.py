@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import psutil
 
+_SOURCE = "python_streaming_source_runner"
+
 
 class Part(Enum):
     """The role of a process in an application."""
@@ -43,6 +45,16 @@ def session(leader: int) -> list[Process]:
     return found
 
 
+def sources() -> list[int]:
+    """Return the source processes of queries in this process's own Spark session."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if _SOURCE in " ".join(child.cmdline()):
+                found.append(child.pid)
+    return found
+
+
 def _part(pid: int, leader: int, command: str) -> Part:
     if pid == leader:
         return Part.DRIVER
@@ -50,7 +62,7 @@ def _part(pid: int, leader: int, command: str) -> Part:
         return Part.JVM
     if "watched_python.py" in command:
         return Part.WATCHER
-    if "python_streaming_source_runner" in command:
+    if _SOURCE in command:
         return Part.SOURCE
     return Part.WORKER
 

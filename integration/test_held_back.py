@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 from integration.cluster import produce
 from integration.pipelines import Pipeline, assert_exactly_once, wait_for
 from integration.spark_fixtures import either_protocol
+from integration.test_health import health
 from pyspark_kafka_group import metrics
 from pyspark_kafka_group.cluster.cluster import connect
 from pyspark_kafka_group.testing import LocalKafka
@@ -75,12 +76,19 @@ def test_a_partition_without_a_leader_is_named_and_its_lag_stays(
     assert status[0] is not None
     assert (status[0].name, view.status and view.status.name) == ("HELDBACK", "ERR")
     assert any(f"held back, and not part of the lag: {name}-0" in line for line in group_text(group_document(view)))
+    stalled = wait_for(lambda: (seen := health(group)).exit_code == 1 and seen, "the probe sees it")
+    assert f"held back: {name}-" in stalled.stdout
     query.stop()
     query.start()  # this run cannot find out where the partition starts
     wait_for(lambda: len(query.events("heldBack")) > 1, "the next run tells it, too")
     assert "LEADER_NOT_AVAILABLE" in query.events("heldBack")[1]["reason"]
     three.restart(leader)
     wait_for(lambda: query.events("heldBackEnded"), "it is told that this is over")
+    wait_for(lambda: health(group).exit_code == 0, "the query is well")
     produce(servers, name, {1: 20}, start=10)
     query.wait_for_rows(57)
     assert_exactly_once(query.rows, {(name, 0): 17, (name, 1): 30, (name, 2): 10})
+    for broker in (1, 2, 3):
+        three.kill(broker)
+    dead = wait_for(lambda: (seen := health(group)).exit_code == 1 and seen, "no broker answers")
+    assert f"held back: {name}-" in dead.stdout or "the group does not answer" in dead.stdout
