@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-import pytest
 from confluent_kafka.admin import AdminClient
 
 from integration.cluster import Stream, committed, lag, members, produce, reset
@@ -106,6 +104,7 @@ def test_the_first_batch_is_replayed_as_it_was(
     assert_exactly_once(query.rows, {(name, 0): 15})
 
 
+@either_protocol
 def test_ranges_that_another_query_has_taken_over_are_left_to_it(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
@@ -161,9 +160,12 @@ def test_skipped_range_is_read_when_its_new_owner_gives_it_back_unread(
 
 
 def test_killed_query_waits_for_the_session_of_its_former_process_and_replays_what_spark_logged(
-    kafka: Kafka, topic: TopicFactory, group: str, application: Callable[..., Application], protocol: str
+    kafka: Kafka, topic: TopicFactory, application: Callable[..., Application], pipeline: Pipelines, protocol: str
 ) -> None:
-    """No member owns the partitions until then.  To skip them would repeat records that the sink already has."""
+    """No member owns the partitions until then.  To skip them would repeat records that the sink already has.
+
+    The next process is one of the test's own session, with the checkpoint of the killed application.
+    """
     name = topic(2)
     session = {"kafka.session.timeout.ms": "6000"} if protocol == "classic" else {}  # KIP-848: the broker decides
     app = application(name, "app", **session).start()
@@ -173,56 +175,55 @@ def test_killed_query_waits_for_the_session_of_its_former_process_and_replays_wh
         seen = len(app.rows)
         wait_for(lambda: len(app.rows) > seen + 100, "batches run")
         app.kill()
-        if protocol == "consumer":  # as on another host: the former process must not count as another query
-            options = json.loads(app.config.read_text())["options"]
-            app.configure(options={**options, "kafka.client.id": "another-host"})
-        app.start()
-        seen = len(app.rows)
-        wait_for(lambda: len(app.rows) > seen + 100, "batches run again")
+        # As on another host: under KIP-848, the former process must not count as another query.
+        host = {"kafka.client.id": "another-host"} if protocol == "consumer" else {}
+        again = pipeline(name, name="app", **session, **host).start(processingTime="1 second")
+        again.wait_for_rows(100)
     produced = {key: 10 + count for key, count in stream.produced.items()}
-    wait_for(lambda: len(app.rows) >= sum(produced.values()), "everything is read")
-    assert {replayed["skipped"] == {} for replayed in app.events("replayed")} <= {True}
-    assert_exactly_once(once_per_batch(app.rows), produced)
+    before = app.rows
+    wait_for(lambda: len(once_per_batch([*before, *again.rows])) >= sum(produced.values()), "everything is read")
+    assert {replayed["skipped"] == {} for replayed in again.events("replayed")} <= {True}
+    assert_exactly_once(once_per_batch([*before, *again.rows]), produced)
 
 
 @either_protocol
 def test_a_query_that_is_stopped_while_it_waits_to_replay_does_not_run_its_batch(
-    kafka: Kafka, topic: TopicFactory, group: str, application: Callable[..., Application]
+    kafka: Kafka, topic: TopicFactory, group: str, application: Callable[..., Application], pipeline: Pipelines
 ) -> None:
     """Regression: stop() returned True, then the batch ran, and the next query read the same records."""
     name = topic(1)
-    app = application(name, "app", **{"kafka.group.protocol": "classic", "kafka.session.timeout.ms": "30000"})
+    classic = {"kafka.group.protocol": "classic", "kafka.session.timeout.ms": "30000"}
+    app = application(name, "app", **classic)
     produce(kafka.bootstrap_servers, name, {0: 10})
     app.slow_down(before_s=PATIENCE_S)
     app.start()
     wait_for(lambda: app.has_logged_a_batch, "a batch runs")
     wait_for(lambda: app.events("planned"), "it has records")
     app.kill()
-    app.start()
+    again = pipeline(name, name="app", **classic).start()  # in the test's own session, which is quick: see the timeout
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
 
     def joining() -> int:  # both processes have one client id
         return len(admin.describe_consumer_groups([group], request_timeout=10)[group].result().members)
 
     wait_for(lambda: joining() == 2, "it waits for the session of its old process")
-    app.stop()
-    assert app.rows == []
+    again.stop_cleanly()
+    assert again.rows == []
     assert app.finished_batch is None
-    assert [event["clean"] for event in app.events("left")] == [True]
-    other = application(name, "other", **{"kafka.group.protocol": "classic"}).start()
-    wait_for(lambda: len(other.rows) >= 10, "another query reads the records")
-    app.start()
-    wait_for(lambda: app.events("replayed"), "the batch is decided again")
+    assert [event["clean"] for event in again.events("left")] == [True]
+    other = pipeline(name, name="other", **classic).start()
+    other.wait_for_rows(10)
+    again.start()
+    wait_for(lambda: again.events("replayed"), "the batch is decided again")
     wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "lag 0")
-    assert_exactly_once([*app.rows, *other.rows], {(name, 0): 10})
+    assert_exactly_once([*again.rows, *other.rows], {(name, 0): 10})
 
 
 @either_protocol
-@pytest.mark.parametrize("at", [4, 12], ids=["before the last run", "within the last run"])
-def test_reset_is_somebodys_decision(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, at: int
-) -> None:
+def test_reset_is_somebodys_decision(kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines) -> None:
     """A reset ends the query, and the error names the ranges that would repeat.  A restart undoes or follows it.
+
+    The first reset is to an offset within the last run, and the second one to an offset before it.
 
     Regression: the query compared the offset with the one *seen* at the start of its last run.  So it did not notice a
     reset to an offset within that run.
@@ -232,18 +233,22 @@ def test_reset_is_somebodys_decision(
     pipeline(name).run_available()
     produce(kafka.bootstrap_servers, name, {0: 5}, start=10)
     pipeline(name).run_available()
-    reset(kafka.bootstrap_servers, group, name, {0: at})
-    text = pipeline(name).start().failure()
-    assert f"{name}-0: the committed offset of group '{group}' is back at {at}" in text
-    assert f"onOffsetRewind=group to process [{at}, 15) again" in text
-    assert "onOffsetRewind=checkpoint" in text
+
+    def reset_to(at: int) -> None:
+        reset(kafka.bootstrap_servers, group, name, {0: at})
+        text = pipeline(name).start().failure()
+        assert f"{name}-0: the committed offset of group '{group}' is back at {at}" in text
+        assert f"onOffsetRewind=group to process [{at}, 15) again" in text
+        assert "onOffsetRewind=checkpoint" in text
+
+    reset_to(12)
     restoring = pipeline(name, onOffsetRewind="checkpoint").run_available()
     assert restoring.rows == []
     assert restoring.events("rewound")[-1]["position"] == 15
     assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 15}
-    reset(kafka.bootstrap_servers, group, name, {0: at})
+    reset_to(4)
     following = pipeline(name, onOffsetRewind="group").run_available()
-    assert [row.offset for row in following.rows] == list(range(at, 15))
+    assert [row.offset for row in following.rows] == list(range(4, 15))
     assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 15}
     assert pipeline(name).run_available().rows == []
 
