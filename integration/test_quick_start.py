@@ -1,4 +1,4 @@
-"""The first steps of a new user: the quick start step by step, the demo with applications, and a first test."""
+"""The first steps of a new user: the quick start step by step, and a first test.  `test_readme` runs the demo."""
 
 from __future__ import annotations
 
@@ -110,18 +110,9 @@ class Terminals:
     def _output(self, command: str) -> Path:
         return self._folder / f"{re.sub(r'[^a-z]+', '-', command)}.log"
 
-    def left(self) -> list[int]:
-        """Return the processes that still run, with all their children.  Their environment contains the folder."""
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                if process.environ().get("TMPDIR") == str(self._folder):
-                    found.append(process.pid)
-        return found
-
     def close(self) -> None:
         """Kill all processes that still run."""
-        kill(signal.SIGKILL, self.left())
+        kill(signal.SIGKILL, processes_left(self._folder))
         for process in self._started.values():
             process.wait()
 
@@ -141,6 +132,16 @@ def terminals(tmp_path: Path, port: int) -> Iterator[Terminals]:
 def shares(described: str) -> dict[str, int]:
     """Return how many partitions each client has, from the last column of ``describe`` or ``watch``."""
     return dict(Counter(re.findall(r"^orders .* (\S+)-[0-9a-f]{8}$", described, re.MULTILINE)))
+
+
+def processes_left(folder: Path) -> list[int]:
+    """Return the processes that still run and have the folder as ``TMPDIR``."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if process.environ().get("TMPDIR") == str(folder):
+                found.append(process.pid)
+    return found
 
 
 def data_left(folder: Path) -> list[str]:
@@ -178,28 +179,12 @@ def test_the_quick_start_step_by_step(terminals: Terminals, port: int, tmp_path:
     assert PROGRAM.replace(_ADDRESS, f"localhost:{port}") in shown
     assert max(map(len, shown.splitlines())) <= 80
     assert terminals.output(demo_here).endswith("\nStopping, and deleting Kafka's data ...\n")
-    wait_for(lambda: not terminals.left(), "all processes have ended", timeout_s=30)
+    wait_for(lambda: not processes_left(tmp_path), "all processes have ended", timeout_s=30)
     assert data_left(tmp_path) == []
 
 
 def test_the_readme_has_the_program_of_the_quick_start() -> None:
     assert programs(README.read_text(encoding="utf-8")) == [PROGRAM]
-
-
-@pytest.mark.timeout(400)  # starts Spark twice
-def test_the_demo_with_applications(terminals: Terminals, port: int, tmp_path: Path) -> None:
-    command = f"kafka-group demo --port {port} --applications 2"
-    terminals.start(command)
-
-    def both() -> bool:
-        newest = terminals.output(command).rpartition("orders-etl: ")[2]
-        return shares(newest) == {"etl-1": 3, "etl-2": 3}
-
-    wait_for(both, "each application has three partitions")
-    assert terminals.press_ctrl_c(command) == 0, terminals.output(command)
-    assert max(map(len, terminals.output(command).splitlines())) <= 80
-    wait_for(lambda: not terminals.left(), "all processes have ended", timeout_s=30)
-    assert data_left(tmp_path) == []
 
 
 def test_a_port_that_is_in_use_is_named(terminals: Terminals, port: int) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from integration.pipelines import wait_for
 from integration.processes import kill
+from integration.test_quick_start import data_left, processes_left, shares
 from pyspark_kafka_group.testing.ports import free_ports
 from tests.docs.blocks import BLOCKS, ROOT, run_by
 
@@ -56,16 +57,20 @@ def pasted(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
 
 @pytest.mark.timeout(600)  # downloads and builds what pip has not cached
 def test_the_lines_of_the_readme_end_in_two_applications_that_share_a_topic(
-    pasted: tuple[subprocess.Popen[bytes], Path],
+    pasted: tuple[subprocess.Popen[bytes], Path], tmp_path: Path
 ) -> None:
+    """The demo fits a terminal of 80 columns, and leaves no process and no data behind."""
     shell, output = pasted
 
     def shared() -> bool:
         shown = output.read_text(errors="replace")
         assert shell.poll() is None, shown[-4000:]
-        newest = shown.rpartition("orders-etl: ")[2]
-        return "etl-1-" in newest and "etl-2-" in newest
+        return shares(shown.rpartition("orders-etl: ")[2]) == {"etl-1": 3, "etl-2": 3}
 
     wait_for(shared, "two applications share the topic", timeout_s=480)
     os.killpg(shell.pid, signal.SIGINT)
-    assert shell.wait(60) == 0, output.read_text(errors="replace")[-4000:]
+    code, shown = shell.wait(60), output.read_text(errors="replace")
+    assert code == 0, shown[-4000:]
+    assert max(map(len, shown.partition("orders-etl: ")[2].splitlines())) <= 80
+    wait_for(lambda: not processes_left(tmp_path), "all processes have ended", timeout_s=30)
+    assert data_left(tmp_path) == []
