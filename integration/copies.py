@@ -25,7 +25,7 @@ class Copies:
     folder : Path
         The folder for the logs.
     options : mapping of str to str
-        The options of all copies.
+        The options of all copies.  ``NAME`` in a value is the name of the copy.
     partitions : int
         The number of partitions of the topic.
     submit_args : str
@@ -63,7 +63,8 @@ class Copies:
             process.wait()
 
     def _start(self, name: str) -> subprocess.Popen[bytes]:
-        options = (f"--{option}={value}" for option, value in {"name": name, **self._options}.items())
+        given = {"name": name, **self._options}
+        options = (f"--{option}={value.replace('NAME', name)}" for option, value in given.items())
         environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": self._submit_args}
         with (self._folder / f"{name}.log").open("ab") as log:
             self._started.append(
