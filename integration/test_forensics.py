@@ -116,6 +116,10 @@ def members(kafka: Kafka, group: str, request: pytest.FixtureRequest) -> Iterato
     made.leave()
 
 
+of_one_protocol = pytest.mark.parametrize("members", ["consumer"], indirect=True)
+"""Mark a test that does not depend on the members' protocol."""
+
+
 @pytest.fixture
 def inspection(kafka: Kafka) -> Iterator[Cluster]:
     made = connect({"bootstrap.servers": kafka.bootstrap_servers}, client_id="test")
@@ -230,6 +234,7 @@ def test_every_record_of_a_real_broker_is_decoded_as_kafkas_own_tool_does(
 # -- beside Kafka's own tool
 
 
+@of_one_protocol
 def test_describe_and_kafkas_own_tool_agree_column_by_column(
     kafka: Kafka, topic: TopicFactory, members: Group, group: str
 ) -> None:
@@ -264,6 +269,7 @@ def test_describe_and_kafkas_own_tool_agree_column_by_column(
     compare()
 
 
+@of_one_protocol
 def test_lag_is_judged_by_the_last_commits(kafka: Kafka, topic: TopicFactory, members: Group, group: str) -> None:
     name = topic(partitions=2)
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
@@ -277,18 +283,25 @@ def test_lag_is_judged_by_the_last_commits(kafka: Kafka, topic: TopicFactory, me
     assert ours["status"] == "ERR"
 
 
-def test_groups_are_where_the_hash_says() -> None:
-    """With three brokers, a wrong partition would in most cases have another leader."""
-    with LocalKafka(brokers=3, properties={"offsets.topic.num.partitions": "12"}) as kafka:
-        for group in ("orders-etl", "grüße 😀", "polygenelubricants", *(f"etl-{n}" for n in range(6))):
-            (found,) = wait_for(lambda group=group: told(kafka.bootstrap_servers, "coordinator", group), "an answer")  # type: ignore[misc]
-            assert found["offsets_topic_partitions"] == 12
-            assert found["leader"] == found["coordinator"]["node_id"] is not None, found
+def test_groups_are_where_the_hash_says(kafka: Kafka, topic: TopicFactory, group: str) -> None:
+    name = topic(1)
+    groups = ("orders-etl", "grüße 😀", "polygenelubricants", *(f"{group}-{n}" for n in range(6)))
+    for one in groups:
+        reset(kafka.bootstrap_servers, one, name, {0: 1})
+    records = kafka.read(OFFSETS_TOPIC, isolation_level="read_uncommitted")
+    for one in groups:
+        (found,) = told(kafka.bootstrap_servers, "coordinator", one)
+        assert {record.partition for record in records if is_of_group(one)(record.key)} == {
+            found["offsets_topic_partition"]
+        }
+        assert found["offsets_topic_partitions"] == 4
+        assert found["leader"] == found["coordinator"]["node_id"] == 1
 
 
 # -- history
 
 
+@of_one_protocol
 def test_an_operators_reset_a_gap_and_a_deletion_show(
     kafka: Kafka, topic: TopicFactory, members: Group, group: str
 ) -> None:
@@ -300,8 +313,7 @@ def test_an_operators_reset_a_gap_and_a_deletion_show(
     assert told(kafka.bootstrap_servers, "rewinds", group) == []
     members.leave()
     tool = ("--bootstrap-server", kafka.bootstrap_servers, "--group", group)
-    run_tool(CONSUMER_GROUPS, *tool, "--reset-offsets", "--topic", f"{name}:0", "--to-offset", "5", "--execute")
-    run_tool(CONSUMER_GROUPS, *tool, "--reset-offsets", "--topic", f"{name}:1", "--to-latest", "--execute")
+    reset(kafka.bootstrap_servers, group, name, {0: 5, 1: 50})
     entries = told(kafka.bootstrap_servers, "history", group)
     begun = [("first", 20, "alice"), ("forth", 30, "alice")]
     assert moves(entries, 0) == [*begun, ("back", 5, None)]
@@ -348,6 +360,7 @@ def test_the_members_of_each_time_are_named(kafka: Kafka, topic: TopicFactory, m
         assert [entry["members"] for entry in entries] == [1, 2]
 
 
+@of_one_protocol
 def test_only_committed_transactions_are_history(kafka: Kafka, topic: TopicFactory, members: Group, group: str) -> None:
     name = topic(partitions=1)
     members.join(name, "alice")
@@ -370,6 +383,7 @@ def test_only_committed_transactions_are_history(kafka: Kafka, topic: TopicFacto
     assert told(kafka.bootstrap_servers, "rewinds", group) == []
 
 
+@of_one_protocol
 def test_a_fenced_commit_is_no_history(
     topic: TopicFactory, members: Group, group: str, inspection: Cluster, kafka: Kafka
 ) -> None:

@@ -69,6 +69,7 @@ def run_available(start: Start, topic: str, name: str = "query", **more: Any) ->
     assert query.awaitTermination(int(PATIENCE_S))
 
 
+@either_protocol
 @either_format
 def test_members_share_a_topic_join_and_leave(kafka: Kafka, topic: TopicFactory, start: Start, table: Path) -> None:
     name, ends = topic(4), dict.fromkeys(range(4), 0)

@@ -112,7 +112,6 @@ def conf(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
 # -- from Spark's own source to this one
 
 
-@pytest.mark.parametrize("version", ["1", "2"])
 def test_a_query_continues_where_one_of_sparks_own_source_has_stopped(
     kafka: Kafka,
     topic: TopicFactory,
@@ -120,16 +119,18 @@ def test_a_query_continues_where_one_of_sparks_own_source_has_stopped(
     stream: Callable[..., DataFrame],
     conf: Callable[[str, str], None],
     tmp_path: Path,
-    version: str,
 ) -> None:
-    """The new query starts after the last finished batch, also in partitions that the old query has not seen."""
-    conf("spark.sql.streaming.offsetLog.formatVersion", version)
+    """The new query starts after the last finished batch, also in partitions that the old query has not seen.
+
+    Spark's log has version 2 here, and version 1, the default, in the other tests.
+    """
+    conf("spark.sql.streaming.offsetLog.formatVersion", "2")
     name, old, sink = topic(3), tmp_path / "old", Sink()
     produce(kafka.bootstrap_servers, name, {0: 30, 1: 30})
     limited = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"}
     sink.run(stream(BUILT_IN, name, **limited), old, fails_in=2)
     assert sum(sink.finished.values()) == 40
-    assert (old / "offsets" / "2").read_text().startswith(f"v{version}")
+    assert (old / "offsets" / "2").read_text().startswith("v2")
     produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=30)
     produce(kafka.bootstrap_servers, name, {2: 5})
     kafka.add_partitions(name, 4)

@@ -156,14 +156,15 @@ def test_a_second_source_of_one_group_and_topic_is_refused_and_the_way_out_works
 
 
 @either_protocol
-@pytest.mark.parametrize("named", ["kafka.group.id", "groupIdPrefix"])
 def test_join_of_two_loads_with_a_group_each_has_all_pairs(
-    spark: SparkSession, kafka: Kafka, topic: TopicFactory, group: str, protocol: str, tmp_path: Path, named: str
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory, group: str, protocol: str, tmp_path: Path
 ) -> None:
     name = filled(kafka, topic)
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "startingOffsets": "earliest"}
     reader = spark.readStream.format("kafka-group").options(**options).option("kafka.group.protocol", protocol)
-    one, other = (reader.option(named, f"{group}-{side}").load() for side in ("a", "b"))
+    one = reader.option("kafka.group.id", f"{group}-a").load()
+    options.update({"groupIdPrefix": f"{group}-b", "kafka.group.protocol": protocol})
+    other = spark.readStream.format("kafka-group").options(**options).load()
     found = Collected(_joined(one, other), tmp_path / "checkpoint", availableNow=True)
     found.run_until(40)
     assert found.rows == expected(name, 1)
@@ -180,9 +181,9 @@ def test_two_streams_of_one_group_may_have_different_topics(
         assert found.rows == expected(first, 1) | expected(second, 1)
 
 
-@pytest.mark.timeout(600)
+@either_protocol
 def test_two_queries_that_start_at_the_same_time_share_a_group(
-    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, group: str, protocol: str
+    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, group: str
 ) -> None:
     """The source never takes them for two sources of one query, even if they restart while former processes leave."""
     name = topic(4)
