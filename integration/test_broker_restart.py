@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 from confluent_kafka import Consumer
 
 from integration.cluster import produce
@@ -18,44 +15,35 @@ from pyspark_kafka_group.testing import LocalKafka
 TP = TopicPartition("orders", 0)
 
 
-@pytest.fixture
-def restarted() -> Iterator[LocalKafka]:
-    """Yield a cluster of one broker that only this test uses."""
+def test_requests_and_transactions_go_on() -> None:
+    """Regression: requests for log starts and ends failed until the client refreshed its metadata, minutes later.
+
+    Regression: librdkafka never returned from the first commit after the restart.
+    """
     with LocalKafka() as cluster:
         cluster.create_topic(TP.topic, partitions=1)
-        yield cluster
+        produce(cluster.bootstrap_servers, TP.topic, {0: 5})
+        servers = {"bootstrap.servers": cluster.bootstrap_servers}
+        offsets = GroupOffsets(servers, group_id="etl", read_committed=True)
+        committer = TransactionalCommitter(servers, group_id="etl", query_id="q")
+        anybody = Consumer({**servers, "group.id": "etl"}).consumer_group_metadata()
 
+        def known() -> bool:
+            try:
+                return offsets.partition_info({TP: []}).info[TP].log_end == 5
+            except (TryAgainError, KeyError):
+                return False
 
-def test_where_partitions_start_is_known_again(restarted: LocalKafka) -> None:
-    """Regression: requests for log starts and ends failed until the client refreshed its metadata, minutes later."""
-    produce(restarted.bootstrap_servers, TP.topic, {0: 5})
-    offsets = GroupOffsets({"bootstrap.servers": restarted.bootstrap_servers}, group_id="etl", read_committed=True)
+        def committed(offset: int) -> bool:
+            try:
+                committer.commit({TP: (Offset(offset), None, "")}, anybody)
+            except CommitRefusedError:
+                return False
+            return True
 
-    def known() -> bool:
-        try:
-            return offsets.partition_info({TP: []}).info[TP].log_end == 5
-        except (TryAgainError, KeyError):
-            return False
-
-    offsets.connect([TP.topic])
-    wait_for(known, "the start is known")
-    restarted.restart(1)
-    wait_for(known, "the start is known again", timeout_s=30)
-
-
-def test_transactions_go_on(restarted: LocalKafka) -> None:
-    """Regression: librdkafka never returned from the first commit after the restart."""
-    servers = {"bootstrap.servers": restarted.bootstrap_servers}
-    anybody = Consumer({**servers, "group.id": "etl"}).consumer_group_metadata()
-    committer = TransactionalCommitter(servers, group_id="etl", query_id="q")
-
-    def committed(offset: int) -> bool:
-        try:
-            committer.commit({TP: (Offset(offset), None, "")}, anybody)
-        except CommitRefusedError:
-            return False
-        return True
-
-    wait_for(lambda: committed(1), "a commit")
-    restarted.restart(1)
-    wait_for(lambda: committed(2), "a commit after the restart", timeout_s=60)
+        offsets.connect([TP.topic])
+        wait_for(known, "the start is known")
+        wait_for(lambda: committed(1), "a commit")
+        cluster.restart(1)
+        wait_for(known, "the start is known again", timeout_s=30)
+        wait_for(lambda: committed(2), "a commit after the restart", timeout_s=60)
