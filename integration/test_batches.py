@@ -7,26 +7,12 @@ from collections.abc import Callable
 from confluent_kafka import Producer
 
 from integration.cluster import committed, lag, produce
-from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, wait_for
+from integration.pipelines import Pipeline, assert_exactly_once, wait_for
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 Pipelines = Callable[..., Pipeline]
-
-
-def test_earliest_reads_what_is_there_and_what_comes(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    name = topic(3)
-    produce(kafka.bootstrap_servers, name, {0: 10, 1: 20})
-    query = pipeline(name).start()
-    query.wait_for_rows(30)
-    produce(kafka.bootstrap_servers, name, {0: 5, 2: 7}, start=10)
-    query.wait_for_rows(42)
-    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(3)) == 0, "lag 0")
-    assert_exactly_once(query.rows, {(name, 0): 15, (name, 1): 20, (name, 2): 7})
-    assert_orderly(query.events())
 
 
 @either_protocol
