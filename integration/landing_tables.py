@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
 
 from integration.sink import Delivery, runs
 from pyspark_kafka_group.landing import DeltaLanding, IcebergLanding
@@ -30,17 +34,38 @@ def rows_of(folder: Path) -> Counter[tuple[str, int, int]]:
     if folder.name != "iceberg":
         table = DeltaTable(folder).to_pyarrow_table(columns=["topic", "partition", "offset"])
     else:
-        found = load_catalog("default", **_catalog_of(folder)).load_table(_NAME)
-        table = found.scan(selected_fields=("topic", "partition", "offset")).to_arrow()
+        table = _table_of(folder).scan(selected_fields=("topic", "partition", "offset")).to_arrow()
     return Counter(zip(*(table.column(name).to_pylist() for name in table.column_names), strict=True))
 
 
 def deliveries(folder: Path) -> list[Delivery]:
-    """Return the rows of the table.  A record with two rows is in two deliveries."""
-    offsets: dict[tuple[str, int], list[int]] = {}
-    for (topic, partition, offset), count in rows_of(folder).items():
-        offsets.setdefault((topic, partition), []).extend([offset] * count)
-    return [Delivery("the table", 0.0, 0, *tp, *run) for tp, found in offsets.items() for run in runs(found)]
+    """Return the rows of the table, file by file, at the time of the commit.  A record with two rows is in two."""
+    found = []
+    for path, seconds in _files(folder):
+        rows = pq.read_table(path, columns=["topic", "partition", "offset"], partitioning=None)
+        tps = set(zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True))
+        ((topic, partition),) = tps  # each file is of one topic-partition
+        found += [Delivery("the table", seconds, 0, topic, partition, *run) for run in runs(rows["offset"].to_pylist())]
+    return found
+
+
+def _files(folder: Path) -> Iterator[tuple[str, float]]:
+    """Yield the files of the table, and when they were committed."""
+    if folder.name != "iceberg":
+        actions = pa.table(DeltaTable(folder).get_add_actions(flatten=True))
+        times = actions["modification_time"].cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist()
+        yield from (
+            (str(folder / path), ms / 1000) for path, ms in zip(actions["path"].to_pylist(), times, strict=True)
+        )
+        return
+    table = _table_of(folder)
+    committed = {snapshot.snapshot_id: snapshot.timestamp_ms / 1000 for snapshot in table.snapshots()}
+    for entry in table.inspect.entries().select(["snapshot_id", "data_file"]).to_pylist():
+        yield entry["data_file"]["file_path"].removeprefix("file://"), committed[entry["snapshot_id"]]
+
+
+def _table_of(folder: Path) -> Table:
+    return load_catalog("default", **_catalog_of(folder)).load_table(_NAME)
 
 
 def _catalog_of(folder: Path) -> dict[str, str]:
