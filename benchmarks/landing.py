@@ -22,6 +22,7 @@ from benchmarks.records import Shape, load
 from benchmarks.results import Cell, Result
 from benchmarks.views import APPEND, APPEND_TUNED, LANDING_DELTA, LANDING_ICEBERG
 from pyspark_kafka_group.landing import DeltaLanding, IcebergLanding
+from pyspark_kafka_group.landing.landing import Landing
 
 ARMS = (APPEND_TUNED, APPEND, LANDING_DELTA, LANDING_ICEBERG)
 
@@ -57,7 +58,8 @@ def _run(place: Bench, topic: str, arm: str, records: int, batches: int) -> dict
     """Copy the topic, and return the figures of all batches but the first."""
     checkpoint = place.checkpoint()
     with tempfile.TemporaryDirectory(prefix="landing-") as folder, Watch() as watch:
-        writer = _writer(place, topic, arm, Path(folder), -(-records // batches))
+        landing = _landing(arm, Path(folder))
+        writer = _writer(place, topic, landing or arm, Path(folder), -(-records // batches))
         query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
         if not query.awaitTermination(int(PATIENCE_S)):
             raise RuntimeError(f"{arm} does not end")
@@ -66,7 +68,9 @@ def _run(place: Bench, topic: str, arm: str, records: int, batches: int) -> dict
         _check(arm, Path(folder), records, place)
         lasted_s = sum(batch.trigger_s for batch in found)
         begin, end = found[0].begin, found[-1].end
+        commits = {"commit_s": landing.total.seconds / batches} if landing is not None else {}
         return {
+            **commits,
             "records_per_s": measured / lasted_s,
             "jvm_cpu_s": watch.cpu_s(Part.JVM, begin, end) / measured * 1e6,
             "python_cpu_s": watch.cpu_s(Part.WORKER, begin, end) / measured * 1e6,
@@ -74,7 +78,13 @@ def _run(place: Bench, topic: str, arm: str, records: int, batches: int) -> dict
         }
 
 
-def _writer(place: Bench, topic: str, arm: str, folder: Path, per_batch: int) -> DataStreamWriter:
+def _landing(arm: str, folder: Path) -> Landing | None:
+    if arm == LANDING_DELTA:
+        return DeltaLanding(str(folder / "table"))
+    return IcebergLanding("bench.records", _catalog(folder)) if arm == LANDING_ICEBERG else None
+
+
+def _writer(place: Bench, topic: str, target: Landing | str, folder: Path, per_batch: int) -> DataStreamWriter:
     options = {
         "kafka.bootstrap.servers": place.servers,
         "subscribe": topic,
@@ -82,11 +92,9 @@ def _writer(place: Bench, topic: str, arm: str, folder: Path, per_batch: int) ->
         "maxOffsetsPerTrigger": str(per_batch),
     }
     group = {**options, "kafka.group.id": f"{topic}-{folder.name}"}
-    if arm == LANDING_DELTA:
-        return DeltaLanding(str(folder / "table")).stream(place.spark, group)
-    if arm == LANDING_ICEBERG:
-        return IcebergLanding("bench.records", _catalog(folder)).stream(place.spark, group)
-    source, given = ("kafka", options | TUNING) if arm == APPEND_TUNED else ("kafka-group", group)
+    if isinstance(target, Landing):
+        return target.stream(place.spark, group)
+    source, given = ("kafka", options | TUNING) if target == APPEND_TUNED else ("kafka-group", group)
     rows = place.spark.readStream.format(source).options(**given).load()
     return rows.writeStream.format("parquet").option("path", str(folder / "table"))
 

@@ -237,6 +237,7 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="jvm_cpu_s", title="CPU seconds of Spark's JVM per million records"),
         View(metric="python_cpu_s", title="CPU seconds of Python workers per million records"),
         View(metric="worker_rss_mb", title="Largest Python worker, MB"),
+        View(metric="commit_s", title="A commit, with the look at the table, mean, s"),
     ),
     "where": (
         View(
