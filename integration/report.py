@@ -26,7 +26,7 @@ from integration.oracles import (
     judge_rising,
     judge_stalls,
 )
-from integration.poll_oracles import Offsets, Transactions, judge_log, judge_polls, judge_transactions
+from integration.poll_oracles import Offsets, Transactions, defects_of_kafka, judge_polls, judge_transactions
 from integration.sink import Delivery
 
 WIDTH = 80
@@ -124,8 +124,7 @@ def judge(recording: Recording) -> Report:
         ),
         "of commits before their rows": judge_commits_follow_sinks(recording.commits, deliveries, invisible),
         "of polls": judge_polls(recording.members, invisible),
-        "of transactions": judge_transactions(recording.transactions, deliveries),
-        "of the logs": judge_log(recording.transactions, recording.visible),
+        "of transactions": judge_transactions(recording.transactions, recording.visible, deliveries),
     }
     if recording.lake is not None:
         of_lake = judge_deliveries(recording.produced, [Member("the table", (), recording.lake)], invisible)
@@ -169,6 +168,7 @@ def judge(recording: Recording) -> Report:
         },
         "burrow": dict(Counter(j.status.name for j in judgements)),
         "events": dict(sorted(names.items())),
+        "of_kafka": defects_of_kafka(recording.transactions, recording.visible),
         "violations": [
             f"{kind}: {line}" for kind, lines in kinds.items() for line in [*lines[:SHOWN], *_and_more(lines)]
         ],
@@ -261,6 +261,8 @@ def table(report: Report) -> str:
     for title in ("faults", "endings"):
         if counted := report["run"].get(title):
             lines += _section(title, _counted(counted))
+    if report["of_kafka"]:
+        lines += ["defects of Kafka", *(_cut(f"  {line}") for line in report["of_kafka"])]
     violations = report["violations"]
     lines += [f"violations: {len(violations)}", *(_cut(f"  {line}") for line in violations), "=" * WIDTH]
     return "\n".join(lines)

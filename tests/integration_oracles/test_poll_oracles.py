@@ -6,7 +6,7 @@ from typing import Any
 
 from integration.oracles import Committed as Commit
 from integration.oracles import Member, judge_commits_follow_sinks, judge_deliveries
-from integration.poll_oracles import Transactions, judge_log, judge_polls, judge_transactions
+from integration.poll_oracles import Transactions, defects_of_kafka, judge_polls, judge_transactions
 from integration.sink import Delivery
 
 TP = "t-0"
@@ -76,20 +76,21 @@ def test_rows_of_a_batch_that_come_in_another_order_are_named() -> None:
 def test_an_aborted_record_in_a_sink_is_named() -> None:
     transactions = Transactions({TP: {0: 1.0, 1: 1.0, 4: 2.0}}, {TP: frozenset({2})})
     right = [delivery(0, 2, 1.5), delivery(4, 5, 2.5)]
-    assert judge_transactions(transactions, right) == []
-    (problem,) = judge_transactions(transactions, [delivery(0, 3, 1.5)])
+    assert judge_transactions(transactions, NONE, right) == []
+    (problem,) = judge_transactions(transactions, NONE, [delivery(0, 3, 1.5)])
     assert problem == "aborted read: a batch 0 at 1.500 t-0 [0, 3): [2, 3)"
+    assert judge_transactions(transactions, {TP: frozenset({0, 1, 2})}, [delivery(0, 3, 1.5)]) == []
 
 
 def test_a_record_that_came_before_its_transaction_was_committed_is_named() -> None:
-    (problem,) = judge_transactions(Transactions({TP: {0: 1.0, 1: 2.0}}), [delivery(0, 2, 1.5)])
+    (problem,) = judge_transactions(Transactions({TP: {0: 1.0, 1: 2.0}}), NONE, [delivery(0, 2, 1.5)])
     assert problem == "precommitted read: a batch 0 at 1.500 t-0 [0, 2): [1, 2)"
 
 
 def test_a_committed_record_that_the_log_has_lost_is_a_lost_write() -> None:
     transactions = Transactions({TP: {0: 1.0, 1: 1.0}}, {TP: frozenset({2})})
-    assert judge_log(transactions, {TP: frozenset({0, 1})}) == []
-    lost, read = judge_log(transactions, {TP: frozenset({0, 2})})
+    assert defects_of_kafka(transactions, {TP: frozenset({0, 1})}) == []
+    lost, read = defects_of_kafka(transactions, {TP: frozenset({0, 2})})
     assert lost.startswith("lost write: t-0 [1, 2)")
     assert read.startswith("aborted read: t-0 [2, 3)")
 
