@@ -420,6 +420,7 @@ def test_a_leader_that_hangs_up_while_it_is_asked_for_ids_is_connected_to_again(
     logs.ends(ALL)
     world.brokers[1].answers[METADATA] = HANG_UP
     assert logs.topic_ids(TOPICS) is None
+    assert logs._leaders.next_at.is_set, "it may lead no longer"
     eventually(logs, {A: 10, B: 20, C: 30})
 
 
@@ -467,6 +468,7 @@ def test_an_epoch_end_that_a_leader_does_not_tell_is_left_out_with_its_reason(
     assert found == {A: NO_LIMIT}, "it knows no such epoch"
     assert logs.epoch_errors.keys() == {B, elsewhere}
     assert reason in logs.epoch_errors[B]
+    assert logs._leaders.next_at.is_set, "another broker may lead"
     eventually(logs, {A: 10, B: 20, C: 30})
 
 

@@ -153,6 +153,8 @@ def test_an_answer_that_nobody_has_asked_for_ends_no_doubt(leaders: Leaders) -> 
     assert addresses(leaders) == {C: ONE}
     assert leaders.errors == {B: NO_LEADER}
     assert (leaders.due(), leaders.next_at) == ([], Deadline.after(0.1)), "it has not asked for the others"
+    leaders.learn(metadata(2, 1, 1))
+    assert (addresses(leaders), leaders.errors) == ({B: ONE, C: ONE}, {})
 
 
 def test_a_follower_is_read_from_until_it_refuses(leaders: Leaders, now: SimpleNamespace) -> None:

@@ -201,6 +201,44 @@ def test_a_partition_whose_leader_moves_is_read_on_directly(code: int) -> None:
     assert [(asked.at, asked.offset) for asked in cluster.asked] == [(LEADER, 0), (LEADER, 30), (OTHER, 30)]
 
 
+def test_a_leader_that_moves_again_after_records_is_looked_for_at_once() -> None:
+    """Only a leader that moves without records in between is looked for after a pause."""
+    cluster = log_of(6)
+
+    def moving(asked: Asked) -> Answer:
+        if asked.at == LEADER and asked.offset == 20:
+            cluster.leader = OTHER
+            return Answer(error=NOT_LEADER)
+        if asked.at == OTHER and asked.offset == 40:
+            cluster.leader = LEADER
+            raise ConnectionResetError("gone")
+        found = cluster.honest(asked)
+        found.records = b"".join(cluster._batches[asked.offset // 10 : asked.offset // 10 + 2])
+        return found
+
+    cluster.answer = moving
+    with reader(cluster, LeaderTimings(pause_s=60.0, longest_pause_s=60.0)) as client:
+        assert Reading(client, 60).offsets == list(range(60))
+    assert [asked.at for asked in cluster.asked] == [LEADER, LEADER, OTHER, OTHER, LEADER]
+
+
+def test_servers_that_do_not_answer_are_asked_after_pauses() -> None:
+    cluster = log_of(2)
+    looks: list[float] = []
+
+    def refuse(_address: Address) -> BrokerConnection:
+        looks.append(time.monotonic())
+        raise ConnectionRefusedError("nobody listens")
+
+    with reader(cluster, LeaderTimings(pause_s=0.01)) as client:
+        client._questions.connect = refuse
+        read = Reading(client, 20, most_events=4)
+        assert not client._leaders.next_at.is_set, "the next task does not look for this partition"
+    assert read.events == ["_TRANSPORT"] * 4
+    pauses = [later - sooner for sooner, later in itertools.pairwise(looks)]
+    assert all(pause >= least for pause, least in zip(pauses, (0.01, 0.02, 0.04), strict=True))
+
+
 def test_an_election_is_waited_for_with_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = log_of(2)
     looks: list[float] = []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -150,6 +151,29 @@ def test_a_leader_that_moves_in_the_middle_of_a_task_is_found_again(brokers: Sin
     producer.close()
     assert brokers.values() == numbered(200)
     assert brokers.sent[-1].at == brokers.brokers[1].address
+
+
+def test_brokers_that_do_not_answer_are_asked_for_the_leader_after_pauses(
+    brokers: SinkBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = producer_of(brokers, **{"retry.backoff.ms": "10", "retry.backoff.max.ms": "1000"})
+    write(producer, numbered(1))
+    brokers.faults = deque([Refuse("NOT_LEADER_OR_FOLLOWER")])
+    metadata, looks = producer._requests.metadata, list[float]()
+
+    def silent(topics: Collection[str], deadline: Deadline) -> ClusterMetadata:
+        looks.append(time.monotonic())
+        if len(looks) < 4:
+            raise ConnectionRefusedError("nobody listens")
+        return metadata(topics, deadline)
+
+    monkeypatch.setattr(producer._requests, "metadata", silent)
+    write(producer, numbered(1, 1))
+    pauses = [later - sooner for sooner, later in itertools.pairwise(looks)]
+    assert all(pause >= least for pause, least in zip(pauses, (0.02, 0.04, 0.08), strict=True))
+    assert looks[-1] - looks[0] < 2, "and not later"
+    assert producer._sender._leaders.failures(TopicPartition("t", 0)) == 0, "a written batch ends the doubt"
+    producer.close()
 
 
 def test_a_broker_that_closes_idle_connections_is_no_fault(brokers: SinkBrokers) -> None:
