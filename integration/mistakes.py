@@ -49,8 +49,6 @@ def mistakes(secured: str) -> list[Mistake]:
         Mistake("no number", {"maxOffsetsPerTrigger": "many"}),
         Mistake("a schema that is none", {"valueFormat": "json", "valueSchema": "id LONGISH"}),
         Mistake("a wrong password", {"kafka.bootstrap.servers": secured, **_LOGIN, "kafka.sasl.password": "wrong"}),
-        Mistake("no login", {"kafka.bootstrap.servers": secured}),
-        Mistake("TLS to a plain port", {"kafka.security.protocol": "SSL"}),
         Mistake("a variable that is not set", {**_LOGIN, "kafka.sasl.password": "${env:KAFKA_PW_NOT_SET}"}),
         Mistake("a group of an eager consumer", {"kafka.group.id": "eager"}),
         Mistake(SPARK_CHECKPOINT, {}),

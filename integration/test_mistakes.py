@@ -83,8 +83,6 @@ EXPECTED = {
     "no number": r"Option 'maxOffsetsPerTrigger': 'many' is not a positive whole number\. Write ",
     "a schema that is none": r"Option 'valueSchema': .*'LONGISH'",
     "a wrong password": r"the query ended: .*refuses the credentials.*kafka\.sasl\.",
-    "no login": r"closed the connection, as at a port that wants a login or TLS\)\. Check .*security\.protocol",
-    "TLS to a plain port": r"\(it does not speak TLS at this port\)\. Check .*kafka\.security\.protocol",
     "a variable that is not set": r"'kafka\.sasl\.password'.*KAFKA_PW_NOT_SET",
     "a group of an eager consumer": r"'eager'.*\(old-consumer at 127\.0\.0\.1, with the assignor 'range'\)",
     SPARK_CHECKPOINT: r"of Spark's own source.*kafka-group import-checkpoint",
@@ -93,7 +91,7 @@ EXPECTED = {
     "a registry that does not answer": r"The schema registry http://127\.0\.0\.1:9 .*Connection refused",
 }
 
-WARNED = ("a closed port", "no login", "TLS to a plain port", "a registry that does not answer")
+WARNED = ("a closed port", "a registry that does not answer")
 """After these the program waits for 30 s, and says so meanwhile."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,11 @@ from pyspark.sql import SparkSession
 from integration.cluster import produce
 from integration.pipelines import Pipeline, answered
 from integration.spark_fixtures import either_protocol
+from pyspark_kafka_group.cluster import group_offsets
 from pyspark_kafka_group.cluster.cluster import connect
 from pyspark_kafka_group.cluster.cluster_answers import EpochEnd
-from pyspark_kafka_group.offsets.errors import AuthenticationError
+from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading import direct_client, range_reader
 from pyspark_kafka_group.reading.client_cache import CONSUMERS
@@ -171,6 +174,23 @@ def test_a_query_with_a_wrong_password_is_told_so_in_bounded_time(
     assert "kafka.sasl.password" in text
     assert wrong not in text
     assert time.monotonic() - begin < 60
+
+
+@pytest.mark.parametrize(
+    ("login", "properties", "reason"),
+    [
+        (True, {}, "closed the connection, as at a port that wants a login or TLS"),
+        (False, {"security.protocol": "SSL"}, "it does not speak TLS at this port"),
+    ],
+)
+def test_a_port_with_another_protocol_is_named(
+    with_users: LocalKafka, monkeypatch: pytest.MonkeyPatch, login: bool, properties: dict[str, str], reason: str
+) -> None:
+    monkeypatch.setattr(group_offsets, "CONNECT_TIMEOUT_S", 1.0)
+    servers = with_users.secured_bootstrap_servers if login else with_users.bootstrap_servers
+    offsets = GroupOffsets({"bootstrap.servers": servers, **properties}, group_id="etl", read_committed=True)
+    with closing(offsets), pytest.raises(BrokerError, match=rf"{reason}\)\. Check .*security\.protocol"):
+        offsets.connect(["orders"])
 
 
 def test_our_own_requests_are_answered_over_tls(encrypted: LocalKafka, certificates: Path, group: str) -> None:
