@@ -18,6 +18,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic
 
 _PATIENCE_S = 60.0
+_NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
 _NO_COORDINATOR_YET = ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE")
 
 # The stream replaces a producer after this long without a delivery.  After restarts of its only broker, an idempotent
@@ -110,13 +111,24 @@ class Stream:
 def log_ends(
     bootstrap: str, partitions: Iterable[tuple[str, int]], *, isolation_level: str = "read_committed"
 ) -> dict[tuple[str, int], int]:
-    """Return the log end offset of each partition, for consumers with this isolation level."""
+    """Return the log end offset of each partition, for consumers with this isolation level.
+
+    Retry while a partition has no leader, for example after a broker has restarted.  librdkafka does not.
+    """
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "observer", "isolation.level": isolation_level})
+    deadline = time.monotonic() + _PATIENCE_S
+
+    def end(partition: TopicPartition) -> int:
+        while True:
+            try:
+                return int(consumer.get_watermark_offsets(partition, timeout=30)[1])
+            except KafkaException as problem:
+                if problem.args[0].name() not in _NO_LEADER_YET or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.1)
+
     try:
-        return {
-            (topic, number): consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1]
-            for topic, number in partitions
-        }
+        return {(topic, number): end(TopicPartition(topic, number)) for topic, number in partitions}
     finally:
         consumer.close()
 

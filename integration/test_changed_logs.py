@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
 
 from integration.cluster import committed, delete, lag, log_ends, produce, recreate
@@ -205,15 +203,9 @@ def truncate(cluster: LocalKafka, topic: str) -> int:
     with segment.open("r+b") as file:
         file.truncate(int(segment.stat().st_size * 0.8))
     cluster.restart(1)
-
-    def end() -> int:
-        with contextlib.suppress(KafkaException):  # the broker does not lead the partition at once
-            return log_ends(cluster.bootstrap_servers, [(topic, 0)])[topic, 0]
-        return 0
-
-    found = int(wait_for(end, "the broker tells where the log ends"))
-    assert 0 < found < 1000
-    return found
+    end = wait_for(lambda: log_ends(cluster.bootstrap_servers, [(topic, 0)])[topic, 0], "the log has an end")
+    assert 0 < end < 1000
+    return int(end)
 
 
 @pytest.mark.parametrize("fail", [True, False], ids=["fails", "goes on"])
