@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 1.0
 
-# A commit of more partitions than this is held back for a time for each of them, while Spark plans the next batch.
+# A commit of more partitions than this is delayed for a time for each of them, while Spark plans the next batch.
 # Building and encoding it takes as much Python time as planning, so both at once would double the time of the plan.
 # The group thread does not poll meanwhile, so the pause has a limit.
 _LARGE_COMMIT = 1000
@@ -93,8 +93,8 @@ class Commits:
         self._rebalances = rebalances
         self._start_requests = start_requests
         self._clock = clock
-        self._held: Commit | None = None  # at most one is outstanding
-        self._held_until = 0.0
+        self._unsent: Commit | None = None  # at most one is outstanding
+        self._send_at = 0.0
         self._sent_at = 0.0  # when the outstanding commit was sent
         self._retry_at: float | None = None
         self._retry_pause_s = _FIRST_RETRY_S
@@ -112,26 +112,26 @@ class Commits:
 
     # ------------------------------------------------------------------------------------ when
 
-    def hold(self, commit: Commit) -> None:
+    def take(self, commit: Commit) -> None:
         """Take a commit to send."""
-        self._held, self._held_until = commit, 0.0
+        self._unsent, self._send_at = commit, 0.0
 
-    def hold_back(self) -> None:
-        """Hold a large commit back: a command has decided it, and its caller is about to get the answer."""
-        count = 0 if self._held is None else len(self._held.entries)
-        if count > _LARGE_COMMIT and not self._held_until:
-            self._held_until = self._clock() + min(count * _PAUSE_OF_PARTITION_S, _LONGEST_PAUSE_S)
+    def delay(self) -> None:
+        """Delay a large commit: a command has decided it, and its caller is about to get the answer."""
+        count = 0 if self._unsent is None else len(self._unsent.entries)
+        if count > _LARGE_COMMIT and not self._send_at:
+            self._send_at = self._clock() + min(count * _PAUSE_OF_PARTITION_S, _LONGEST_PAUSE_S)
 
     @property
-    def held_for_s(self) -> float:
-        """How long the commit is still held back, in seconds; 0 or less if none is."""
-        return 0.0 if self._held is None else self._held_until - self._clock()
+    def delayed_s(self) -> float:
+        """How long the commit is still delayed, in seconds; 0 or less if none is."""
+        return 0.0 if self._unsent is None else self._send_at - self._clock()
 
     def send_due(self) -> None:
-        """Send the commit that was decided, unless it is held back."""
-        commit = self._held
-        if commit is not None and self.held_for_s <= 0:
-            self._held = None
+        """Send the commit that was decided, unless it is delayed."""
+        commit = self._unsent
+        if commit is not None and self.delayed_s <= 0:
+            self._unsent = None
             self._sent_at = self._clock()
             self.send(commit)
 

@@ -104,8 +104,8 @@ class GroupThread:
         The thread that ``offsets`` belongs to.
     emit : EventLog
         Takes the events.
-    held : bool
-        Whether to stay out of the group until :meth:`join_group`.
+    may_join : bool
+        Whether to join at once, or to stay out of the group until :meth:`join_group`.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class GroupThread:
         offsets: GroupOffsets,
         worker: DaemonExecutor,
         emit: EventLog,
-        held: bool = False,
+        may_join: bool = True,
     ) -> None:
         self._settings = settings
         self._client_id = client_id
@@ -132,7 +132,7 @@ class GroupThread:
         self.topics = topics
         self.error: KafkaGroupError | None = None  # written by the group thread, once
         self.changed = threading.Condition()  # notified after each input; guards nothing
-        self._held = held
+        self._may_join = may_join
         self.ended = threading.Event()  # set when the member has left, by the thread's last act
         self._absent: frozenset[str] = frozenset()  # those of `topics` that no longer match the pattern
         self._mailbox = Mailbox()
@@ -199,7 +199,7 @@ class GroupThread:
 
         def run() -> T:
             result = command()
-            self._commits.hold_back()
+            self._commits.delay()
             return result
 
         return self._mailbox.call(run)
@@ -239,7 +239,7 @@ class GroupThread:
         """Feed the state machine and carry out its outputs.
 
         Deliberate: the commit that the input before has decided is sent first.  This input may take its partitions.  A
-        large commit may be held back: until it is sent, only commands are fed.  The member is not polled, and so loses
+        large commit may be delayed: until it is sent, only commands are fed.  The member is not polled, and so loses
         nothing.
         """
         self._commits.send_due()
@@ -251,7 +251,7 @@ class GroupThread:
                 case outputs.FetchPartitionInfo():
                     self._start_requests.fetch(output.epochs)
                 case outputs.Commit():
-                    self._commits.hold(output)
+                    self._commits.take(output)
                 case outputs.FetchOffsets():
                     self._commits.read_back(output.partitions)
                 case outputs.StoreSkips():
@@ -279,13 +279,13 @@ class GroupThread:
 
     def _join_group(self) -> None:
         # Deliberate: a query that is finishing does not join.  It is about to leave, and would only disturb the others.
-        if self._held and self.state.lifecycle is Lifecycle.RUNNING:
-            self._held = False
+        if not self._may_join and self.state.lifecycle is Lifecycle.RUNNING:
+            self._may_join = True
             self._subscribe()
 
     def _subscribe(self) -> None:
-        """Join the group or change the subscription, unless the query is held or no topic has matched yet."""
-        if self.topics and not self._held:
+        """Join the group or change the subscription, unless the query must stay out or no topic has matched yet."""
+        if self.topics and self._may_join:
             self._member.subscribe(sorted(self.topics))
 
     def _end(self, ending: Ending, timeout_s: float | None) -> None:
@@ -349,8 +349,8 @@ class GroupThread:
         """Run the commands that have arrived.  Wait for the first one, but not past a retry that is due."""
         self._commits.send_due()
         self._mailbox.run(self._commits.until_retry_s(wait_s))
-        # Deliberate: not held longer than this.  The next poll may take away the partitions of this commit.
-        while (left_s := self._commits.held_for_s) > 0:
+        # Deliberate: not delayed longer than this.  The next poll may take away the partitions of this commit.
+        while (left_s := self._commits.delayed_s) > 0:
             self._mailbox.run(left_s)
         self._commits.retry_due()
         self._commits.send_due()

@@ -122,7 +122,7 @@ class _StartUp:
         state = self._restore(topics)
         state = self._note_deleted(state, topics, offsets)
         others = self._others(partitions, topics, offsets) if warms_up else 0
-        group = self._group_thread(state, topics, offsets, held=others > 0)
+        group = self._group_thread(state, topics, offsets, may_join=not others)
         self._check_checkpoint(group, partitions, offsets)
         return Membership(
             self._settings,
@@ -213,7 +213,9 @@ class _StartUp:
             self._event_log(events.Warming(others=others))
         return others
 
-    def _group_thread(self, state: State, topics: frozenset[str], offsets: GroupOffsets, *, held: bool) -> GroupThread:
+    def _group_thread(
+        self, state: State, topics: frozenset[str], offsets: GroupOffsets, *, may_join: bool
+    ) -> GroupThread:
         self._group = GroupThread(
             self._settings,
             client_id=self._client_id,
@@ -225,7 +227,7 @@ class _StartUp:
             offsets=offsets,
             worker=self._worker,
             emit=self._event_log,
-            held=held,
+            may_join=may_join,
         )
         return self._group
 

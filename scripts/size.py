@@ -73,7 +73,7 @@ CROSSINGS = (
 
 IN_THE_GROUP = (
     "coordinator/member.py Member.standing",
-    "coordinator/group_thread.py GroupThread._held",
+    "coordinator/group_thread.py GroupThread._may_join",
     "connector/query/query.py Query._stage",
 )
 """Fields that answer "am I in the group"."""

@@ -292,18 +292,18 @@ class _RangeFiles:
     ) -> None:
         self._place, self._layout, self._columns, self._tp = place, layout, columns, tp
         self._name = f"{folder_of(tp)}/{r.start:020}-{r.until}"
-        self._held: list[pa.RecordBatch] = []
+        self._rows: list[pa.RecordBatch] = []
         self._open: dict[str, _File] = {}
         self.files: list[NewFile] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self._held.append(batch)
+        self._rows.append(batch)
 
     def write(self) -> None:
-        """Write what is held as a row group; for a table with partitions by day, one for each day."""
-        if not self._held:
+        """Write the rows until now as a row group; for a table with partitions by day, one for each day."""
+        if not self._rows:
             return
-        rows, self._held = pa.Table.from_batches(self._held), []
+        rows, self._rows = pa.Table.from_batches(self._rows), []
         for day, part in _parts(rows, self._layout):
             if day not in self._open:
                 schema = self._columns or part.schema
@@ -375,16 +375,16 @@ def write_ranges(
         If a file cannot be written.
     """
     found = {tp: _RangeFiles(place, layout, tp, r, columns) for tp, r in ranges.items()}
-    held = 0
+    kept_bytes = 0
     try:
         with closing(_generator(batches)) as rest:
             for batch in rest:
                 found[TopicPartition(batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py())].add(batch)
-                held += batch.nbytes
-                if held >= _ROW_GROUP_BYTES:
+                kept_bytes += batch.nbytes
+                if kept_bytes >= _ROW_GROUP_BYTES:
                     for one in found.values():
                         one.write()
-                    held = 0
+                    kept_bytes = 0
         for one in found.values():
             one.close()
     except BaseException as e:

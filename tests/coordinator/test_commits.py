@@ -125,7 +125,7 @@ class Sending:
 
     def send(self, member_id: str = "m1") -> Exception | None:
         self.rebalances.member_id = member_id
-        self.commits.hold(DECIDED)
+        self.commits.take(DECIDED)
         self.commits.send_due()
         return self.commits.answers.get(timeout=PATIENCE_S)
 
@@ -295,7 +295,7 @@ def sending(committer: FakeCommitter) -> Sending:
 
 def test_commit_is_sent_once(sending: Sending, committer: FakeCommitter) -> None:
     sending.commits.send_due()
-    assert sending.commits.held_for_s == 0.0
+    assert sending.commits.delayed_s == 0.0
     assert sending.send() is None
     sending.commits.send_due()
     sending.commits.close()
@@ -304,9 +304,9 @@ def test_commit_is_sent_once(sending: Sending, committer: FakeCommitter) -> None
 
 
 def test_small_commit_is_not_held_back(sending: Sending) -> None:
-    sending.commits.hold(SMALL)
-    sending.commits.hold_back()
-    assert sending.commits.held_for_s <= 0
+    sending.commits.take(SMALL)
+    sending.commits.delay()
+    assert sending.commits.delayed_s <= 0
 
 
 @pytest.mark.parametrize(("commit", "pause_s"), [(LARGE, 0.02002), (HUGE, 0.2)])
@@ -314,30 +314,30 @@ def test_large_commit_that_a_command_decides_is_held_back_while_spark_plans(
     sending: Sending, commit: Commit, pause_s: float
 ) -> None:
     commits = sending.commits
-    commits.hold(commit)
-    commits.hold_back()
-    assert commits.held_for_s == pytest.approx(pause_s, rel=1e-3)
+    commits.take(commit)
+    commits.delay()
+    assert commits.delayed_s == pytest.approx(pause_s, rel=1e-3)
     commits.send_due()
-    assert commits.held_for_s > 0
+    assert commits.delayed_s > 0
     sending.clock.now += pause_s / 2
-    commits.hold_back()
-    assert commits.held_for_s == pytest.approx(pause_s / 2, rel=1e-3), "the next command does not prolong it"
+    commits.delay()
+    assert commits.delayed_s == pytest.approx(pause_s / 2, rel=1e-3), "the next command does not prolong it"
     sending.clock.now += 1
-    assert commits.held_for_s <= 0
+    assert commits.delayed_s <= 0
     commits.send_due()
     assert commits.answers.get(timeout=PATIENCE_S) is None
 
 
 def test_large_commit_that_no_caller_waits_for_is_not_held_back(sending: Sending) -> None:
-    sending.commits.hold(LARGE)
-    assert sending.commits.held_for_s <= 0
+    sending.commits.take(LARGE)
+    assert sending.commits.delayed_s <= 0
 
 
 def test_what_was_sent_is_not_held_back_any_more(sending: Sending) -> None:
-    sending.commits.hold(LARGE)
+    sending.commits.take(LARGE)
     sending.commits.send_due()
-    sending.commits.hold_back()
-    assert sending.commits.held_for_s == 0.0
+    sending.commits.delay()
+    assert sending.commits.delayed_s == 0.0
 
 
 # ------------------------------------------------------------------------------ retries

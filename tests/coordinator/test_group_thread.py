@@ -144,7 +144,7 @@ class FakeCommits(Commits):
 class Group:
     """A group thread, with fakes for everything that it calls."""
 
-    def __init__(self, *, fail_on_data_loss: bool = True, held: bool = False, **changes: Any) -> None:
+    def __init__(self, *, fail_on_data_loss: bool = True, may_join: bool = True, **changes: Any) -> None:
         settings = GroupSettings(
             properties={"group.instance.id": "static"},  # sends no request to leave, so waits for no rebalance
             group_id="g",
@@ -172,7 +172,7 @@ class Group:
             offsets=cast(GroupOffsets, self.offsets),
             worker=self.worker,
             emit=self.log,
-            held=held,
+            may_join=may_join,
         )
         self.member = cast(FakeMember, self.thread._member)
         self.commits = cast(FakeCommits, self.thread._commits)
@@ -273,11 +273,11 @@ def test_a_member_leaves_the_group_whatever_goes_wrong_before(group: Make, monke
     assert one.thread.ended.is_set()
 
 
-# ------------------------------------------------------------------------------ held
+# ------------------------------------------------------------------------------ outside
 
 
-def test_a_held_member_runs_a_batch_and_joins_when_it_may(group: Make) -> None:
-    one = group(held=True).start()
+def test_a_member_outside_runs_a_batch_and_joins_when_it_may(group: Make) -> None:
+    one = group(may_join=False).start()
     one.call(lambda: one.thread.plan(PlanBatch({}, always=True)))
     batch = one.thread.state.batch
     assert batch is not None
@@ -292,9 +292,9 @@ def test_a_held_member_runs_a_batch_and_joins_when_it_may(group: Make) -> None:
 
 
 @pytest.mark.parametrize("properties", [{}, {"group.instance.id": "i"}])
-def test_a_held_member_that_ends_has_never_been_in_the_group(group: Make, properties: dict[str, str]) -> None:
+def test_a_member_outside_that_ends_has_never_been_in_the_group(group: Make, properties: dict[str, str]) -> None:
     """It does not ask whether the group rebalances either, because it would then wait for the others."""
-    one = group(held=True, properties=properties).start()
+    one = group(may_join=False, properties=properties).start()
     one.offsets.rebalances = 1000
     one.thread.end(Ending.STOP, 0.0)
     one.thread.join_group()
@@ -304,9 +304,9 @@ def test_a_held_member_that_ends_has_never_been_in_the_group(group: Make, proper
     assert one.names() == ["left"]
 
 
-def test_a_held_member_that_is_asked_to_finish_does_not_join_any_more(group: Make) -> None:
+def test_a_member_outside_that_is_asked_to_finish_does_not_join_any_more(group: Make) -> None:
     """Regression: Spark's next call joined a group that the query was about to leave, and made the others rebalance."""
-    one = group(held=True).start()
+    one = group(may_join=False).start()
     one.call(lambda: one.thread.plan(PlanBatch({}, always=True)))
     batch = one.thread.state.batch
     assert batch is not None
@@ -322,8 +322,8 @@ def test_a_held_member_that_is_asked_to_finish_does_not_join_any_more(group: Mak
     assert one.names() == ["left"]
 
 
-def test_a_held_member_follows_its_pattern_once_it_joins(group: Make) -> None:
-    one = group(held=True).start()
+def test_a_member_outside_follows_its_pattern_once_it_joins(group: Make) -> None:
+    one = group(may_join=False).start()
     one.call(lambda: one.thread._follow(frozenset({"t", "u"})))
     assert one.member.subscribed == []
     one.thread.join_group()
