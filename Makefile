@@ -68,7 +68,7 @@ test: $(READY)  ## each change: fast tests, then the main promises on a real loc
 	@echo "Proved in $(MINUTES): the rules, by all fast tests; and on a real Kafka, under both protocols, that queries" \
 		"share a group, survive kills and restarts, lose no record, and name each one that comes twice."
 test-all: lint types docs archives test  ## each merge, through .ci/run: all checks and all tests
-	$(PART) '48,000 simulated schedules, and small worlds' $(PY) -m tests.simulation --seed 2000 --schedules 48000
+	$(PART) '20,000 simulated schedules, and small worlds' $(PY) -m tests.simulation --seed 2000 --schedules 20000
 	$(PART) 'all other integration tests' $(INTEGRATION) $(APPLICATIONS:%=--deselect %)
 	@echo "Proved in $(MINUTES): every promise that a test of this project knows, with these versions."
 proof: $(PARTS:%=proof-%)  ## each night, and before a release: hours (PARTS="soak wheels" selects, SEED=7 repeats)
