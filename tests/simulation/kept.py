@@ -262,7 +262,8 @@ KEPT = [
     Kept(
         "range_of_a_topic_that_is_not_subscribed_any_more_is_left_to_the_group_if_another_query_has_read_of_it",
         Config(topics=(1, 1), queries=("ab", "a"), records=1, transactions=False, known=True, replaces=True),
-        "start 0 0, start 1 0, tick_all 0 0, restart 0 13, subscribe 0 6, tick_all 0 0, overtake 1 10",
+        "start 0 0, tick_all 0 0, engine 0 0, engine 0 0, engine 0 0, start 1 0, subscribe 0 18, tick 1 0, batch 1 0, "
+        "batch 1 0, commit 1 0, exit 1 0",
         "orphaned=frozenset({('a', 0)})",
     ),
     Kept(

@@ -340,8 +340,8 @@ MUTANTS = [
         "a missing range is no rewind",
         replay,
         "replay",
-        "went_back = bool(skipped | gone)",
-        "went_back = bool(skipped)",
+        "_processed_beside(state.processed, end, skipped | gone)",
+        "_processed_beside(state.processed, end, skipped)",
     ),
     Mutant(
         "what others took over after us is not our own commit",

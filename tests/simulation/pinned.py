@@ -182,8 +182,8 @@ PINNED = [
         Mutant(
             "a skipped or missing partition without a processed offset gets none",
             replay,
-            "replay",
-            "elif tp in skipped | gone and tp not in processed:",
+            "_processed_beside",
+            "elif tp in left_out and tp not in processed:",
             "elif False:",
         ),
         "tests/coordinator/handover/test_replay.py::test_skipped_range_does_not_count_as_finished",
@@ -192,7 +192,7 @@ PINNED = [
         Mutant(
             "a replay brings back the processed offset of another start",
             replay,
-            "replay",
+            "_processed_beside",
             "if known is None or not (unrelated(known, logged) or _was_cut(known, logged)):",
             "if known is None or not _was_cut(known, logged):",
         ),
@@ -534,7 +534,7 @@ PINNED = [
         Mutant(
             "plans do not know their leaders",
             planning,
-            "plan",
+            "cut_ranges",
             "PlannedRange(epoch, OffsetRange(at, end), leader_epochs.get(tp))",
             "PlannedRange(epoch, OffsetRange(at, end), None)",
         ),
