@@ -28,6 +28,9 @@ from pyspark_kafka_group.stores.lake_history import OffsetSpan
 # A task holds this much, and the batch that has just come (32 MB at most), before it writes a row group.
 _ROW_GROUP_BYTES = 64_000_000
 
+_SNAPPY = "snappy"
+"""The codec of Spark's Parquet files, which Delta's are."""
+
 _MILLISECOND = 1000
 """In microseconds."""
 
@@ -47,12 +50,15 @@ class Layout:
         Whether all rows of a file have one day.
     file_bytes : int
         A file that has reached this size ends.
+    compression : str
+        The codec of the files, as pyarrow names it.
     """
 
     partition_columns: tuple[str, ...] = ()
     day_column: str | None = None
     by_day: bool = False
     file_bytes: int = 256_000_000
+    compression: str = _SNAPPY
 
     @classmethod
     def from_json(cls, layout: Mapping[str, Any]) -> Layout:
@@ -212,6 +218,7 @@ class _File:
     place: Place
     path: str
     schema: pa.Schema
+    compression: str = _SNAPPY
     writer: pq.ParquetWriter = field(init=False)
     first: int = -1
     last: int = -1
@@ -223,7 +230,11 @@ class _File:
     def __post_init__(self) -> None:
         self._stream = self.place.create(self.path)
         self.writer = pq.ParquetWriter(
-            self._stream, self.schema, compression="zstd", use_dictionary=_repeated(self.schema), store_schema=False
+            self._stream,
+            self.schema,
+            compression=self.compression,
+            use_dictionary=_repeated(self.schema),
+            store_schema=False,
         )
 
     @property
@@ -307,7 +318,8 @@ class _RangeFiles:
         for day, part in _parts(rows, self._layout):
             if day not in self._open:
                 schema = self._columns or part.schema
-                self._open[day] = _File(self._place, f"{self._name}-{uuid.uuid4().hex}.parquet", schema)
+                path = f"{self._name}-{uuid.uuid4().hex}.parquet"
+                self._open[day] = _File(self._place, path, schema, self._layout.compression)
             self._open[day].write(part)
             if self._open[day].size >= self._layout.file_bytes:
                 self._close(day)

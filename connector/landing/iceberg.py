@@ -43,6 +43,10 @@ _OF_FILES = ("s3.", "gcs.", "adls.", "hdfs.", "client.", "py-io-impl")
 
 _DAY = "day"
 
+_CODEC = "write.parquet.compression-codec"
+_CODECS = {"uncompressed": "none"}
+"""The names of codecs that pyarrow calls otherwise."""
+
 # A snapshot with more manifests than this gets them merged.
 _MANIFESTS = 100
 
@@ -183,7 +187,7 @@ class IcebergLanding(Landing):
         from pyiceberg.transforms import DayTransform
 
         # Deliberate: manifests are merged now and then (`IcebergState.commit`), and a commit stays fast.
-        properties = {"commit.manifest-merge.enabled": "true", "write.parquet.compression-codec": "zstd"}
+        properties = {"commit.manifest-merge.enabled": "true", _CODEC: "zstd"}
         with (
             catalog.create_table_transaction(self._table, self._columns, properties=properties) as transaction,
             transaction.update_spec() as spec,
@@ -220,7 +224,8 @@ class IcebergLanding(Landing):
 
         assert self._newest is not None
         by_day = any(isinstance(field.transform, DayTransform) for field in self._newest.spec().fields)
-        return Layout(by_day=by_day, file_bytes=self._file_bytes)
+        codec = self._newest.properties.get(_CODEC, "zstd").lower()
+        return Layout(by_day=by_day, file_bytes=self._file_bytes, compression=_CODECS.get(codec, codec))
 
     def _of_files(self) -> dict[str, str]:
         assert self._newest is not None

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -110,6 +111,19 @@ def test_manifests_are_merged(at: Iceberg, monkeypatch: pytest.MonkeyPatch) -> N
     assert snapshot is not None
     assert len(snapshot.manifests(at.table().io)) < 8
     assert judge(at) == once({ZERO: (0, 8)})
+
+
+def test_the_property_of_the_table_decides_the_codec_of_files(at: Iceberg) -> None:
+    Application(at).land({ZERO: (0, 5)})
+    with at.table().transaction() as change:
+        change.set_properties({"write.parquet.compression-codec": "gzip"})
+    Application(at).land({ZERO: (5, 9)})
+    codecs = [pq.ParquetFile(path).metadata.row_group(0).column(0).compression for path in sorted(files_of(at))]
+    assert codecs == ["ZSTD", "GZIP"]
+    with at.table().transaction() as change:
+        change.set_properties({"write.parquet.compression-codec": "uncompressed"})
+    Application(at).land({ZERO: (9, 12)})
+    assert judge(at) == once({ZERO: (0, 12)})
 
 
 def test_a_renamed_column_keeps_its_values(at: Iceberg) -> None:
