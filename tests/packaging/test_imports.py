@@ -19,10 +19,11 @@ HEAVY = (
     *("deltalake", "pyiceberg", "fastavro", "google", "httpx2"),
 )
 
-# An interpreter that has loaded only PySpark (a dependency, and the slow part) forks a child for each module.
+# An interpreter that has loaded PySpark and slow parts of the standard library forks a child for each module.
 # The child reports errors, and the heavy packages that the module *requested*, installed or not.
 PROBE = """
 import importlib, json, os, sys
+import asyncio, concurrent.futures, http.client, logging.handlers, sqlite3, ssl, urllib.request  # in each child, too
 import pyspark.sql.datasource, pyspark.sql.types
 
 heavy, modules = set(json.loads(sys.argv[1])), json.loads(sys.argv[2])
