@@ -196,6 +196,7 @@ MUTANTS = [
         "_taken_over",
         "return OffsetRange(min(mine, until), until), until, note.former",
         "return OffsetRange(min(mine, until), committed), until, note.former",
+        seed=437,
     ),
     Mutant(
         "what this query committed before others is taken for theirs",
@@ -273,6 +274,7 @@ MUTANTS = [
         "below",
         "if end < plannable[tp].offset",
         "if False",
+        seed=2384,
     ),
     Mutant(
         "log end that no leader has confirmed is believed",
@@ -280,6 +282,7 @@ MUTANTS = [
         "suspects",
         "if end is not None and end > offset:",
         "if False:",
+        seed=527,
     ),
     Mutant(
         "leader epochs that have gone back are not noticed",
@@ -360,6 +363,7 @@ MUTANTS = [
         "Query._join_again",
         "self.world.group.join(self.client)",
         "pass",
+        seed=566,
     ),
     Mutant(
         "a run that is fenced by another one takes its commit for done",

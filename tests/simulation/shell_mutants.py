@@ -13,6 +13,7 @@ SHELL_MUTANTS = [
         "_StartUp._others",
         "if tp not in self._start.entries]",
         "if not self._start.entries]",
+        seed=269,
     ),
     Mutant(
         "does not drain",
@@ -27,21 +28,17 @@ SHELL_MUTANTS = [
         "Rebalances._on_revoked",
         "self._loop.feed(inputs.Expire())",
         "pass",
+        seed=102,
     ),
     Mutant("no retry", commits, "Commits.retry_due", "self._loop.feed(inputs.Retry())", "pass"),
-    Mutant(
-        "eviction does not end a drain",
-        commits,
-        "Commits._hear",
-        "elif problem.evicted:",
-        "elif False:",
-    ),
+    Mutant("eviction does not end a drain", commits, "Commits._hear", "elif problem.evicted:", "elif False:", seed=177),
     Mutant(
         "pattern is not followed",
         group_thread,
         "GroupThread._follow",
         "if matching and matching != self.topics:",
         "if False:",
+        seed=204,
     ),
     Mutant(
         "a query that stop() has let leave runs its logged batch again",
@@ -49,5 +46,6 @@ SHELL_MUTANTS = [
         "Query._running_ranges",
         "self._wait_for_end()",
         "return logged.ranges()",
+        seed=208,
     ),
 ]
