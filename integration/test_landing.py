@@ -200,8 +200,13 @@ def test_applications_are_suspended_and_killed_in_their_commits(
         wait_for(lambda: not (tmp_path / "app1.nap").exists(), "it is in its commit")
         second.send(signal.SIGSTOP)
         first.wait_for_ownership(6)
-        before = rows()
-        wait_for(lambda: rows() > before + 400, "the new owner lands what the zombie has not")
+        asleep = {
+            (int(tp.rpartition("-")[2]), until - 1) for tp, (_, until) in second.events("planned")[-1]["ranges"].items()
+        }
+        wait_for(
+            lambda: asleep <= {(number, offset) for _, number, offset in rows_of(table)},
+            "the new owner lands what the zombie has not",
+        )
         second.send(signal.SIGCONT)
         wait_for(lambda: "did not take a commit. Looking again" in second.log_since(0), "its commit fails")
         second.wait_for_ownership(3)
