@@ -22,7 +22,7 @@ from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.control.client import ask_for_report, ask_to_stop
 from pyspark_kafka_group.coordinator.handover.inputs import Lose
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
-from pyspark_kafka_group.coordinator.member import Standing
+from pyspark_kafka_group.coordinator.member import Member, Standing
 from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, AuthenticationError, ConfigurationError
@@ -254,9 +254,12 @@ def test_an_empty_first_batch_names_the_topics_that_exist(
     spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: after a restart, a query with subscribePattern and `latest` read the whole history."""
-    monkeypatch.setattr(stream_planner, "_JOIN_PATIENCE_S", 0.0)  # the group takes long
+    monkeypatch.setattr(stream_planner, "_JOIN_PATIENCE_S", 0.0)
+    poll, answers = Member.poll, threading.Event()  # the group takes long: not even a slow test is slower
+    monkeypatch.setattr(Member, "poll", lambda member: poll(member) if answers.is_set() else time.sleep(0.01))
     produce(0)
     assert spark.poll()
+    answers.set()
     offset = json.loads(spark.offset)
     assert offset["topics"] == {}
     assert offset["first"] == ["orders"]
