@@ -61,10 +61,11 @@ class GroupMember:
         """Return whether the group may give it a partition.
 
         Until then no member seems to have the partition, although its former owner still finishes a batch of it.
+        Deliberate: also by its subscription.  Under KIP-848 the target may be older than a change of the group.
         """
-        if self.target is not None:
-            return tp in self.target
-        return self.subscription is None or tp.topic in self.subscription
+        if self.subscription is not None and tp.topic in self.subscription:
+            return True
+        return self.subscription is None if self.target is None else tp in self.target
 
     def is_same_query(self, client_id: str) -> bool:
         """Return whether a client id belongs to another process of the same query: both end with the query's id.

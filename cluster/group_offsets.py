@@ -20,7 +20,7 @@ from pyspark_kafka_group.cluster.cluster_answers import (
     TopicInfo,
 )
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError, explanation
-from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember
+from pyspark_kafka_group.cluster.group_description import ASSIGNING, GroupDescription, GroupMember
 from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.cluster.request_errors import is_unknown_name
@@ -264,7 +264,7 @@ class GroupOffsets:
             If the group is rebalancing, or does not know this member yet.
         """
         group = self.describe()
-        if group.is_rebalancing:
+        if group.is_rebalancing or group.state == ASSIGNING:
             raise TryAgainError("the group is rebalancing")
         if not any(member.member_id == member_id for member in group.members):
             raise TryAgainError("the group does not know this member yet")

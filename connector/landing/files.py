@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -286,6 +287,7 @@ class _File:
         self.times = min(low, found["min"]), max(high, found["max"])
 
 
+@lru_cache(maxsize=8)
 def _repeated(schema: pa.Schema) -> list[str]:
     """Return the paths of the columns whose values repeat, as Parquet names them: a dictionary of others costs time."""
     none = pa.BufferOutputStream()

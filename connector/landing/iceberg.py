@@ -44,8 +44,8 @@ _OF_FILES = ("s3.", "gcs.", "adls.", "hdfs.", "client.", "py-io-impl")
 _DAY = "day"
 
 _CODEC = "write.parquet.compression-codec"
-_CODECS = {"uncompressed": "none"}
-"""The names of codecs that pyarrow calls otherwise."""
+_CODECS = {name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli")} | {"uncompressed": "none"}
+"""The codecs of files, and their names in pyarrow."""
 
 # A snapshot with more manifests than this gets them merged.
 _MANIFESTS = 100
@@ -224,8 +224,7 @@ class IcebergLanding(Landing):
 
         assert self._newest is not None
         by_day = any(isinstance(field.transform, DayTransform) for field in self._newest.spec().fields)
-        codec = self._newest.properties.get(_CODEC, "zstd").lower()
-        return Layout(by_day=by_day, file_bytes=self._file_bytes, compression=_CODECS.get(codec, codec))
+        return Layout(by_day=by_day, file_bytes=self._file_bytes, compression=_CODECS[_codec(self._newest)])
 
     def _of_files(self) -> dict[str, str]:
         assert self._newest is not None
@@ -402,12 +401,18 @@ def unsupported(table: Table) -> list[str]:
         found.append(f"format version {table.metadata.format_version}")
     if table.metadata.properties.get("write.wap.enabled", "false").lower() == "true":
         found.append("the property write.wap.enabled=true")
+    if _codec(table) not in _CODECS:
+        found.append(f"the property {_CODEC}={_codec(table)}")
     for field in table.spec().fields:
         column = table.schema().find_field(field.source_id).name
         fine = isinstance(field.transform, IdentityTransform) and column in ("topic", "partition")
         if not fine and not (isinstance(field.transform, DayTransform) and column == "timestamp"):
             found.append(f"the partition field {field.transform}({column})")
     return found
+
+
+def _codec(table: Table) -> str:
+    return str(table.properties.get(_CODEC, "zstd")).lower()
 
 
 def _noted(properties: Mapping[str, str], prefix: str) -> dict[str, str]:

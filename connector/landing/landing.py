@@ -43,6 +43,9 @@ NEEDED = ("topic", "partition", "offset")
 # What happens with a column of the source that the table lacks.
 _FAIL, _ADD = "fail", "add"
 
+# How often to try to add columns: several applications may start at once.
+_ADDS = 5
+
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 5.0
 
@@ -293,10 +296,16 @@ class Landing(ABC):
         from pyspark_kafka_group.landing.fitting import misfits
 
         assert self._columns is not None
-        found = misfits(self._columns, look.schema())
-        if self._adds_columns and found.absent and not found.others:
-            look.add_columns(self._columns)
-            _log.info("%s has new columns of the source: %s.", self._name, ", ".join(found.absent))
+        for left in reversed(range(_ADDS if self._adds_columns else 0)):
+            found = misfits(self._columns, look.schema())
+            if found.others or not found.absent:
+                break
+            try:
+                look.add_columns(self._columns)
+                _log.info("%s has new columns of the source: %s.", self._name, ", ".join(found.absent))
+            except Exception:  # Deliberate: mostly another application that adds the same at its start
+                if not left:
+                    raise
             look = self._look()
         self._check_columns(look)
 

@@ -78,6 +78,41 @@ def test_members_of_other_queries_are_told_but_not_a_former_process_of_this_one(
     assert other.assignment == {TPS[2]}
 
 
+def test_a_group_whose_targets_are_older_than_its_members_has_to_be_asked_again(
+    broker: FakeBroker, offsets: GroupOffsets
+) -> None:
+    members = tuple(DescribedMember(m.member_id, None, m.client_id, m.host, m.assignment, m.assignment, 1) for m in ETL)
+    assigning = DescribedGroup(0, "", "Assigning", 2, members)
+    broker.answers[ConsumerGroupDescribe.api.key] = answers.consumer_group(assigning)
+    with pytest.raises(TryAgainError, match="the group is rebalancing"):
+        offsets.members_of_others(client_id="etl", member_id="a-1")
+
+
+@pytest.mark.parametrize(
+    ("target", "subscription", "may"),
+    [
+        (None, None, True),
+        (None, {"orders"}, True),
+        (None, {"others"}, False),
+        ({TPS[0]}, None, True),
+        (set[TopicPartition](), None, False),
+        (set[TopicPartition](), {"orders"}, True),
+        (set[TopicPartition](), {"others"}, False),
+    ],
+)
+def test_what_a_member_may_get(target: set[TopicPartition] | None, subscription: set[str] | None, *, may: bool) -> None:
+    member = GroupMember(
+        member_id="m",
+        instance_id=None,
+        client_id="c",
+        host="",
+        assignment=frozenset(),
+        target=None if target is None else frozenset(target),
+        subscription=None if subscription is None else frozenset(subscription),
+    )
+    assert member.may_get(TPS[0]) is may
+
+
 def test_a_cluster_without_kip_848_is_an_error_and_not_a_long_wait(offsets: GroupOffsets) -> None:
     with pytest.raises(BrokerError, match=r"kafka\.group\.protocol=consumer needs Apache Kafka 4\.0.*use classic"):
         offsets.check_consumer_protocol()

@@ -141,6 +141,10 @@ def test_tables_that_would_be_written_wrongly_are_refused(at: Iceberg) -> None:
     Application(at)
     with at.table().update_spec() as spec:
         spec.add_field("offset", BucketTransform(4), "bucket")
+    with at.table().transaction() as change:
+        change.set_properties({"write.parquet.compression-codec": "lzo"})
+    with pytest.raises(UnsupportedTableError, match=r"the property write\.parquet\.compression-codec=lzo"):
+        Application(at)
     with pytest.raises(UnsupportedTableError, match=r"the partition field bucket\[4\]\(offset\)"):
         Application(at)
 

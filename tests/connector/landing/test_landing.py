@@ -68,6 +68,22 @@ def test_new_columns_of_the_source_are_added_to_the_table_if_the_user_wants_it(a
     assert all(row["key"] is None for row in at.rows())
 
 
+def test_applications_that_add_the_same_columns_at_once(at: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: each but the first one failed at its start."""
+    Application(at, columns=COLUMNS[1:])
+    real = at.look.add_columns
+
+    def add(look: Any, source: pa.Schema) -> None:
+        monkeypatch.setattr(at.look, "add_columns", real)
+        Application(at, {"new_columns": "add"})
+        real(look, source)
+        raise RuntimeError("the other application was faster")  # not each version of the packages notices
+
+    monkeypatch.setattr(at.look, "add_columns", add)
+    Application(at, {"new_columns": "add"}).land({ZERO: (0, 5)})
+    assert judge(at) == once({ZERO: (0, 5)})
+
+
 def test_new_fields_of_structs_are_added_too(at: Place) -> None:
     """What a registry's newer schema brings.  Other types stay an error, and change nothing."""
 
