@@ -392,6 +392,15 @@ KEPT = [
         "start 0 0, tick 0 0, foreign 0 0, restart 0 12, foreign 0 11, tick_all 0 0, tick 0 0, restart 0 0",
         "note=CommitNote(query_id='q0.1', topic_id='a1', initial_partition_count=1, since=1",
     ),
+    # Regression of the world: it waited for ever for a query that is stopped, and that only its deadline ends.
+    Kept(
+        "query_is_stopped_with_partitions_of_a_topic_that_was_created_again",
+        Config(
+            topics=(3, 1), queries=("ab",), records=0, known=True, static=True, log_changes=True, forgets=True
+        )._replace(protocol="consumer", slow=("commit", "plan")),
+        "start 0 0, produce 2 7, lapse 0 2, truncate 2 0, lapse 0 12, exit 0 0, recreate 2 13",
+        "logChanged ['a-0', 'a-1', 'a-2'] deleted",
+    ),
     # Regression: the group kept an offset above the end of the log, because the commit landed after the truncation.
     Kept(
         "late_commit_of_records_that_were_cut_is_committed_over",

@@ -712,6 +712,9 @@ class World:
                 query.runs, query.target = False, None
         gone = sorted({tp.topic for tp in self.partitions if tp not in self.logs})
         if gone and self.config.forgets:
+            for query in self.queries:
+                if query.running and query.state.ending:
+                    query.leave()  # the stop has a deadline, and what belongs to a deleted topic is never committed
             self._run_on()
             self._judge_marks()
         for topic in gone:
