@@ -64,7 +64,7 @@ class DatabaseSink:
 
     def __init__(self, url: str, consumer: str) -> None:
         self._url = url
-        self._offsets = OffsetTable(url, consumer, connections=2, idle_timeout_s=5.0)
+        self._offsets = OffsetTable(url, consumer, connections=2)
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
         """Write a batch to both tables."""

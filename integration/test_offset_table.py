@@ -27,6 +27,7 @@ from pyspark_kafka_group.stores import OffsetTable, into
 from pyspark_kafka_group.stores.database import Database
 from pyspark_kafka_group.stores.errors import (
     CopyError,
+    DatabaseError,
     PartitionsLockedError,
     RefusedRecordError,
     TableBehindError,
@@ -84,7 +85,8 @@ def test_a_suspended_writer_loses_its_locks_after_the_idle_timeout(url: str) -> 
     other = Database.checked(url, lock_timeout_s=30.0, idle_timeout_s=60.0)
     with sleeper.transaction() as connection:
         rows.create(connection)
-    with pytest.raises(sa.exc.DBAPIError, match="idle-in-transaction timeout"), sleeper.transaction() as late:
+    ended = pytest.raises(DatabaseError, match=r"did nothing .* for 0\.5 s .*raise idle_timeout_s")
+    with ended, sleeper.transaction() as late:
         rows.lock(late, TP)
         with other.transaction() as connection:
             rows.lock(connection, TP)  # waits until PostgreSQL has terminated the sleeper

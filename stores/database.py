@@ -23,6 +23,7 @@ _PSYCOPG = "postgresql+psycopg"
 _CONNECT_S = 30
 
 _LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's name for a wait that lock_timeout has ended
+_IDLE = "25P03"  # and for a transaction that idle_in_transaction_session_timeout has ended
 _SQLITE_BUSY = 5  # the primary result code; extended ones have it in their lowest byte
 
 # Words in the versions of other databases that call themselves PostgreSQL.
@@ -124,14 +125,14 @@ class Database:
         PartitionsLockedError
             If another writer does not end in time.
         DatabaseError
-            If the database cannot be reached.
+            If the database cannot be reached, or ends the transaction of a client that does nothing.
         """
         _require("sqlalchemy")
         import sqlalchemy as sa
 
         engine = self._engine()
         try:
-            with _locks_named(self.lock_timeout_s), self._connected(engine) as connection, connection.begin():
+            with self._limits_named(), self._connected(engine) as connection, connection.begin():
                 if connection.dialect.name == "postgresql":
                     connection.execute(
                         sa.text(_SETTINGS),
@@ -159,6 +160,31 @@ class Database:
                 f"OffsetTable: cannot connect to {address}: {lines[0].strip().rstrip('.')}. Check the URL, and that "
                 f"the driver and all executors reach the database."
             ) from None
+
+    @contextmanager
+    def _limits_named(self) -> Iterator[None]:
+        """Explain the error of a timeout for locks, or for a client that does nothing."""
+        import sqlalchemy as sa
+
+        try:
+            yield
+        except (sa.exc.DBAPIError, CopyError) as e:
+            if _state(e) == _IDLE:
+                raise DatabaseError(
+                    f"OffsetTable: a task did nothing in its transaction for {self.idle_timeout_s:g} s "
+                    f"(idle_timeout_s), so PostgreSQL ended it. Nothing was written, and the batch can run again. If "
+                    f"the task was not suspended, and the function that writes rows takes longer than that between two "
+                    f"statements, raise idle_timeout_s."
+                ) from e
+            if not _is_lock(e):
+                raise
+            raise PartitionsLockedError(
+                f"OffsetTable: another writer has held a lock for {self.lock_timeout_s:g} s (lock_timeout_s). Nothing "
+                f"was written, and the batch can run again. If that writer is suspended or lost, end it. In "
+                f"PostgreSQL, pg_stat_activity shows its session, and pg_terminate_backend(pid) ends it. It may also "
+                f"be another attempt of the same task that takes longer: then raise lock_timeout_s, and leave "
+                f"spark.speculation off."
+            ) from e
 
     def _engine(self) -> sa.Engine:
         import sqlalchemy as sa
@@ -203,9 +229,13 @@ def _limit(url: str) -> dict[str, int]:
 
 def _is_lock(error: BaseException) -> bool:
     """Tell whether a wait for a lock has ended."""
-    driver = getattr(error, "orig", error)
-    state, code = getattr(driver, "sqlstate", None), getattr(driver, "sqlite_errorcode", None)
-    return state == _LOCK_NOT_AVAILABLE or (code is not None and code & 0xFF == _SQLITE_BUSY)
+    code = getattr(getattr(error, "orig", error), "sqlite_errorcode", None)
+    return _state(error) == _LOCK_NOT_AVAILABLE or (code is not None and code & 0xFF == _SQLITE_BUSY)
+
+
+def _state(error: BaseException) -> str | None:
+    """Return PostgreSQL's code of an error."""
+    return getattr(getattr(error, "orig", error), "sqlstate", None)
 
 
 def _milliseconds(seconds: float) -> int:
@@ -238,21 +268,3 @@ def _let_begin_be_ours(connection: Any, _record: Any) -> None:
 def _begin_immediate(connection: sa.Connection) -> None:
     """Lock the database before the first read: SQLite has no row locks."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-@contextmanager
-def _locks_named(waited_s: float) -> Iterator[None]:
-    """Explain the error of a lock timeout."""
-    import sqlalchemy as sa
-
-    try:
-        yield
-    except (sa.exc.OperationalError, CopyError) as e:
-        if not _is_lock(e):
-            raise
-        raise PartitionsLockedError(
-            f"OffsetTable: another writer has held a lock for {waited_s:g} s (lock_timeout_s). Nothing was written, "
-            f"and the batch can run again. If that writer is suspended or lost, end it. In PostgreSQL, "
-            f"pg_stat_activity shows its session, and pg_terminate_backend(pid) ends it. It may also be another "
-            f"attempt of the same task that takes longer: then raise lock_timeout_s, and leave spark.speculation off."
-        ) from e

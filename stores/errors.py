@@ -35,7 +35,7 @@ class PartitionsLockedError(KafkaGroupError):
 
 
 class DatabaseError(KafkaGroupError):
-    """The database cannot be reached, or refuses the connection.  Nothing was written."""
+    """The database cannot be reached, or refuses or ends the connection.  Nothing was written."""
 
 
 class TaskEndedError(KafkaGroupError):
