@@ -19,6 +19,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_kafka_group.where.types import limits
+
 Mask: TypeAlias = pa.BooleanArray
 Columns: TypeAlias = Mapping[str, pa.Array]
 
@@ -178,7 +180,7 @@ class In(_Unary):
     def evaluate(self, columns: Columns, rows: int) -> Result:
         found = self.of.evaluate(columns, rows)
         known = pa.array([value for value in self.values if value is not None], stored(self.of.type))
-        inside = pc.is_in(found.values, value_set=known)
+        inside = pc.is_in(_one_zero(found.values), value_set=_one_zero(known))
         missing = pc.is_null(found.values)
         if None in self.values:
             missing = pc.or_(missing, pc.invert(inside))
@@ -276,7 +278,7 @@ class Cast(_Unary):
     def evaluate(self, columns: Columns, rows: int) -> Result:
         found = self.of.evaluate(columns, rows)
         if pa.types.is_integer(self.of.type):
-            low, high = _limits(self.type)
+            low, high = limits(self.type)
             right = pc.and_(pc.greater_equal(found.values, low), pc.less_equal(found.values, high))
             values = pc.if_else(right, found.values, pa.scalar(None, found.values.type)).cast(self.type)
         elif pa.types.is_integer(self.type):
@@ -325,14 +327,14 @@ class Arithmetic(_Binary):
         if self.operator == "%":
             rest = pc.subtract(a, pc.multiply(quotient, divisor))
             return Result(pc.if_else(minus_one, pc.multiply(a, pa.scalar(0, a.type)), rest), failed)
-        lowest = pa.scalar(_limits(pa.int64())[0], pa.int64())
+        lowest = pa.scalar(limits(pa.int64())[0], pa.int64())
         overflow = pc.and_(minus_one, pc.fill_null(pc.equal(a, lowest), False))
         return Result(pc.if_else(minus_one, pc.subtract(pa.scalar(0, a.type), a), quotient), _any(failed, overflow))
 
     def _overflowing(self, a: pa.Array, b: pa.Array, before: Mask | None) -> Result:
         wide = pa.decimal256(19)
         exact = _FLOATING[self.operator](a.cast(wide), b.cast(wide))
-        low, high = (pa.scalar(limit, pa.int64()).cast(exact.type) for limit in _limits(a.type))
+        low, high = (pa.scalar(limit, pa.int64()).cast(exact.type) for limit in limits(a.type))
         inside = pc.and_(pc.greater_equal(exact, low), pc.less_equal(exact, high))
         values = pc.if_else(inside, exact, pa.scalar(None, exact.type)).cast(pa.int64()).cast(a.type)
         return Result(values, _any(before, pc.fill_null(pc.invert(inside), False)))
@@ -356,8 +358,13 @@ def _text(values: pa.Array) -> pa.Array:
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
-        decoded = (None if value is None else value.decode(errors="replace") for value in values.to_pylist())
-        return pa.array(decoded, pa.string())
+        found = (None if value is None else _SURROGATE.sub(_REPLACED, value) for value in values.to_pylist())
+        return pa.array([None if value is None else value.decode(errors="replace") for value in found], pa.string())
+
+
+def _one_zero(values: pa.Array) -> pa.Array:
+    """Return floating-point numbers with 0.0 for -0.0, which Arrow's sets tell apart."""
+    return pc.add(values, pa.scalar(0, values.type)) if pa.types.is_floating(values.type) else values
 
 
 def _characters(value: bytes) -> list[bytes]:
@@ -395,20 +402,18 @@ def _rows(parents: pa.Array, mask: Mask, rows: int) -> Mask:
     return pc.is_in(pa.array(range(rows), parents.type), value_set=parents.filter(mask))
 
 
-def _limits(kind: pa.DataType) -> tuple[int, int]:
-    half = 1 << (kind.bit_width - 1)
-    return -half, half - 1
-
-
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")  # one character for Java, and three for Python
+_REPLACED = "\ufffd".encode()
 _BLANK_OF_JAVA = "".join(map(chr, range(33)))  # what Java trims before it reads a floating-point number
 _BLANK = _BLANK_OF_JAVA + "\x7f"  # what Spark trims before it reads an integer
 _INTEGER = re.compile(r"([+-]?)0*([0-9]+)")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?")
+_HEX_FLOAT = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[dDfF]?")
 _WORDS = {"inf": "inf", "infinity": "inf", "nan": "nan"}
 
 
 def _integer(kind: pa.DataType) -> Callable[[str], int | None]:
-    low, high = _limits(kind)
+    low, high = limits(kind)
 
     def read(text: str) -> int | None:
         found = _INTEGER.fullmatch(text.strip(_BLANK))
@@ -424,6 +429,11 @@ def _number(text: str) -> float | None:
     text = text.strip(_BLANK_OF_JAVA)
     if _FLOAT.fullmatch(text):
         return float(text.rstrip("dDfF"))
+    if hexadecimal := _HEX_FLOAT.fullmatch(text):
+        try:
+            return float.fromhex(hexadecimal[1])
+        except OverflowError:
+            return float("-inf" if text[0] == "-" else "inf")
     sign, word = (text[:1], text[1:]) if text[:1] in ("+", "-") else ("", text)
     if sign and word == "NaN":  # Java reads it with a sign, and Spark reads it without one in any case
         return float("nan")

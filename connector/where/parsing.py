@@ -17,12 +17,26 @@ import pyarrow.compute as pc
 from pyspark_kafka_group.offsets.errors import MissingDependencyError, OptionError
 from pyspark_kafka_group.where import expressions as e
 from pyspark_kafka_group.where.patterns import PatternError, of_like, of_rlike
+from pyspark_kafka_group.where.types import (
+    BOOL,
+    NULL,
+    common_type,
+    is_comparable,
+    is_number,
+    is_text,
+    is_wider,
+    limits,
+    name_of,
+)
 
 Tree: TypeAlias = Any
 """A node of sqlglot's."""
 
 MAX_LENGTH = 10_000
 """The longest condition, in characters."""
+
+_MAX_DEPTH = 250
+"""How deep a condition may be.  Executors need three times as many calls, and Python allows 1,000."""
 
 SUPPORTED = (
     "Use comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, RLIKE, CAST and TRY_CAST of text to a number, "
@@ -53,12 +67,22 @@ def parse_condition(text: str, schema: Mapping[str, pa.DataType]) -> e.Expressio
     """
     if len(text) > MAX_LENGTH:
         raise OptionError("where", f"it has {len(text)} characters.", f"Write at most {MAX_LENGTH}.")
+    too_deep = OptionError("where", "it is nested too deeply.", "Write IN for many OR, or fewer parentheses.")
     try:
-        return _Typing(schema).condition(_tree(text))
+        found = _Typing(schema).condition(_tree(text))
+        depth = _depth(found)
     except RecursionError:
-        raise OptionError("where", "it is nested too deeply.", "Write fewer parentheses.") from None
+        raise too_deep from None
     except _UnsupportedError as problem:
         raise OptionError("where", f"{problem}.", SUPPORTED) from None
+    if depth > _MAX_DEPTH:
+        raise too_deep
+    return found
+
+
+def _depth(expression: e.Expression) -> int:
+    inside = (*expression.children, *([expression.body] if isinstance(expression, e.Exists) else []))
+    return 1 + max(map(_depth, inside), default=0)
 
 
 def _tree(text: str) -> Tree:
@@ -81,8 +105,6 @@ def _tree(text: str) -> Tree:
     return trees[0]
 
 
-_NULL = pa.null()
-_BOOL = pa.bool_()
 _CASTS: dict[str, pa.DataType] = {
     "TEXT": pa.string(),
     "VARCHAR": pa.string(),
@@ -95,15 +117,8 @@ _CASTS: dict[str, pa.DataType] = {
     "FLOAT": pa.float32(),
     "DOUBLE": pa.float64(),
 }
-_SPARK = {"string": "STRING", "int8": "TINYINT", "int16": "SMALLINT", "int32": "INT", "int64": "BIGINT"}
-_SPARK |= {"bool": "BOOLEAN", "date32[day]": "DATE", "timestamp[us, tz=UTC]": "TIMESTAMP"}
-_EXACT = pa.decimal256(76, 38)
 _DIGITS = re.compile(r"[0-9]+")
 _EXPONENT = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+")
-
-
-def _name(kind: pa.DataType) -> str:
-    return _SPARK.get(str(kind), str(kind).upper())
 
 
 class _Typing:
@@ -126,18 +141,18 @@ class _Typing:
         return _BUILDERS[kind](self, tree)
 
     def _boolean(self, typed: e.Expression, tree: Tree) -> e.Expression:
-        if typed.type == _NULL:
-            return e.Literal(_BOOL, None)
-        if typed.type != _BOOL:
-            raise _UnsupportedError(f"{_sql(tree)} is {_name(typed.type)}, not a condition")
+        if typed.type == NULL:
+            return e.Literal(BOOL, None)
+        if typed.type != BOOL:
+            raise _UnsupportedError(f"{_sql(tree)} is {name_of(typed.type)}, not a condition")
         return typed
 
     def logic(self, tree: Tree) -> e.Expression:
         sides = [self._boolean(self.of(side), side) for side in (tree.left, tree.right)]
-        return (e.And if type(tree).__name__ == "And" else e.Or)(_BOOL, *sides)
+        return (e.And if type(tree).__name__ == "And" else e.Or)(BOOL, *sides)
 
     def negated(self, tree: Tree) -> e.Expression:
-        return e.Not(_BOOL, self._boolean(self.of(tree.this), tree.this))
+        return e.Not(BOOL, self._boolean(self.of(tree.this), tree.this))
 
     def paren(self, tree: Tree) -> e.Expression:
         return self.of(tree.this)
@@ -162,7 +177,7 @@ class _Typing:
     def _field(self, path: list[str], tree: Tree) -> e.Expression:
         kinds: Mapping[str, pa.DataType] = self._schema
         names: list[str] = []
-        kind = _NULL
+        kind = NULL
         for name in path:
             found = [known for known in kinds if known.lower() == name.lower()]
             if len(found) != 1:
@@ -194,34 +209,42 @@ class _Typing:
             raise _UnsupportedError(f"{_sql(tree)} has more than 38 digits")
         return e.Literal(pa.decimal128(max(len(digits), scale, 1), scale), number)
 
+    def concatenated(self, tree: Tree) -> e.Expression:
+        # Texts side by side, too: Spark reads 'a''b' as one text with a quote, and 'a' 'b' as ab.
+        raise _UnsupportedError(f"{_sql(tree)} is not supported: write one text, and a quote in it as \\'")
+
     def hexadecimal(self, tree: Tree) -> e.Expression:
         digits = tree.this
         return e.Literal(pa.binary(), bytes.fromhex("0" * (len(digits) % 2) + digits))
 
     def truth(self, tree: Tree) -> e.Expression:
-        return e.Literal(_BOOL, tree.this)
+        return e.Literal(BOOL, tree.this)
 
     def null(self, tree: Tree) -> e.Expression:
-        return e.Literal(_NULL, None)
+        return e.Literal(NULL, None)
 
     def comparison(self, tree: Tree) -> e.Expression:
+        # Deliberate: sqlglot binds < stronger than =, and IS NULL stronger than both.  Spark does neither.
+        if {type(tree.left).__name__, type(tree.right).__name__} & _CHAINED:
+            raise _UnsupportedError(f"{_sql(tree)} compares twice without parentheses")
         return self._compared(_COMPARISONS[type(tree).__name__], self.of(tree.left), self.of(tree.right), tree)
 
     def _compared(self, operator: str, left: e.Expression, right: e.Expression, tree: Tree) -> e.Expression:
         if operator in (">", ">="):
             # Deliberate: not by exchanging the sides, because the left one may decide that the right one cannot fail.
             inner = self._compared("<=" if operator == ">" else "<", left, right, tree)
-            return e.Not(_BOOL, inner)
+            return e.Not(BOOL, inner)
         if operator in ("<>", "is distinct"):
-            return e.Not(_BOOL, self._compared("=" if operator == "<>" else "<=>", left, right, tree))
-        return e.Compare(_BOOL, *self._alike(left, right, tree), operator)
+            return e.Not(BOOL, self._compared("=" if operator == "<>" else "<=>", left, right, tree))
+        return e.Compare(BOOL, *self._alike(left, right, tree), operator)
 
     def _alike(self, left: e.Expression, right: e.Expression, tree: Tree) -> tuple[e.Expression, e.Expression]:
         """Return two values in the type in which Spark compares them."""
-        kind = _common(left.type, right.type)
+        kind = common_type(left.type, right.type)
         if kind is None:
+            hint = "cast one" if is_comparable(left.type) and is_comparable(right.type) else "compare their fields"
             raise _UnsupportedError(
-                f"{_sql(tree)} compares {_name(left.type)} with {_name(right.type)}, which is not supported: cast one"
+                f"{_sql(tree)} compares {name_of(left.type)} with {name_of(right.type)}, which is not supported: {hint}"
             )
         return _widened(left, kind), _widened(right, kind)
 
@@ -234,31 +257,31 @@ class _Typing:
         for value, one in zip(values, listed, strict=True):
             if not isinstance(value, e.Literal):
                 raise _UnsupportedError(f"{_sql(one)} in a list is not a constant")
-            found = _common(kind, value.type)
+            found = common_type(kind, value.type)
             if found is None:
-                raise _UnsupportedError(f"{_sql(tree)} compares {_name(kind)} with {_name(value.type)}: cast one")
+                raise _UnsupportedError(f"{_sql(tree)} compares {name_of(kind)} with {name_of(value.type)}: cast one")
             kind = found
         constants = [_widened(value, kind) for value in values]
-        return e.In(_BOOL, _widened(of, kind), tuple(one.value for one in constants if isinstance(one, e.Literal)))
+        return e.In(BOOL, _widened(of, kind), tuple(one.value for one in constants if isinstance(one, e.Literal)))
 
     def between(self, tree: Tree) -> e.Expression:
         of, low, high = (self.of(tree.args[name]) for name in ("this", "low", "high"))
-        return e.And(_BOOL, self._compared(">=", of, low, tree), self._compared("<=", of, high, tree))
+        return e.And(BOOL, self._compared(">=", of, low, tree), self._compared("<=", of, high, tree))
 
     def is_(self, tree: Tree) -> e.Expression:
         of = self.of(tree.this)
         match self.of(tree.expression):
-            case e.Literal(type=kind) if kind == _NULL:
-                return e.IsNull(_BOOL, of)
+            case e.Literal(type=kind) if kind == NULL:
+                return e.IsNull(BOOL, of)
             case e.Literal(value=bool()) as wanted:
-                return e.Compare(_BOOL, self._boolean(of, tree.this), wanted, "<=>")
+                return e.Compare(BOOL, self._boolean(of, tree.this), wanted, "<=>")
         raise _UnsupportedError(f"{_sql(tree)} is not supported")
 
     def like(self, tree: Tree, escape: str = "\\") -> e.Expression:
         of = self.of(tree.this)
         pattern = self._text_of(tree.expression)
         found = self._matches(of, lambda: of_like(pattern, escape), tree)
-        return e.Not(_BOOL, found) if tree.args.get("negate") else found
+        return e.Not(BOOL, found) if tree.args.get("negate") else found
 
     def escaped(self, tree: Tree) -> e.Expression:
         escape = self._text_of(tree.expression)
@@ -271,8 +294,8 @@ class _Typing:
         return self._matches(self.of(tree.this), lambda: of_rlike(pattern), tree)
 
     def _matches(self, of: e.Expression, translate: Callable[[], str], tree: Tree) -> e.Expression:
-        if not _is_text(of.type):
-            raise _UnsupportedError(f"{_sql(tree)} needs text, not {_name(of.type)}")
+        if not is_text(of.type):
+            raise _UnsupportedError(f"{_sql(tree)} needs text, not {name_of(of.type)}")
         try:
             pattern = translate()
             pc.match_substring_regex(pa.array([""]), pattern)
@@ -280,7 +303,7 @@ class _Typing:
             raise _UnsupportedError(f"{_sql(tree)}: {problem}") from None
         except pa.ArrowInvalid:
             raise _UnsupportedError(f"{_sql(tree)}: the pattern is not valid, or too large") from None
-        return e.Matches(_BOOL, of, pattern)
+        return e.Matches(BOOL, of, pattern)
 
     def _text_of(self, tree: Tree) -> str:
         found = self.of(tree)
@@ -290,8 +313,8 @@ class _Typing:
 
     def substring(self, tree: Tree) -> e.Expression:
         of = self.of(tree.this)
-        if not _is_text(of.type):
-            raise _UnsupportedError(f"{_sql(tree)} needs text, not {_name(of.type)}")
+        if not is_text(of.type):
+            raise _UnsupportedError(f"{_sql(tree)} needs text, not {name_of(of.type)}")
         numbers = [self.of(part) for name in ("start", "length") if (part := tree.args.get(name)) is not None]
         values = [one.value for one in numbers if isinstance(one, e.Literal) and one.type == pa.int32()]
         if len(values) != len(numbers) or not values:
@@ -307,7 +330,7 @@ class _Typing:
         if name in self._schema:
             raise _UnsupportedError(f"{_sql(tree)}: {name} is a column. Give the variable another name")
         inner = _Typing({**self._schema, name: of.type.value_type})
-        return e.Exists(_BOOL, of, name, inner.condition(body.this))
+        return e.Exists(BOOL, of, name, inner.condition(body.this))
 
     def cast(self, tree: Tree) -> e.Expression:
         to = tree.args["to"]
@@ -319,21 +342,21 @@ class _Typing:
         of, kind = self.of(tree.this), _CASTS.get(to.this.name if to.this is not None else "")
         if kind is None or to.expressions:
             raise _UnsupportedError(f"a cast to {_sql(to)} is not supported")
-        if of.type == _NULL:
+        if of.type == NULL:
             return e.Literal(kind, None)
-        if of.type == kind or (_is_text(of.type) and _is_text(kind)) or _is_wider(of.type, kind):
+        if of.type == kind or (is_text(of.type) and is_text(kind)) or is_wider(of.type, kind):
             return _widened(of, kind)
         narrow = pa.types.is_integer(of.type) and pa.types.is_integer(kind)
         number = of.type == pa.string() and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
         if narrow or number:
             if isinstance(of, e.Literal) and narrow:  # 10Y: the suffix of a small integer
-                low, high = e._limits(kind)
+                low, high = limits(kind)
                 if of.value is not None and low <= of.value <= high:
                     return e.Literal(kind, of.value)
             return e.Cast(kind, of, null_if_wrong)
         if of.type == pa.binary():
-            raise _UnsupportedError(f"{_sql(tree)} casts bytes: write CAST(CAST(... AS STRING) AS {_name(kind)})")
-        raise _UnsupportedError(f"a cast from {_name(of.type)} to {_name(kind)} is not supported")
+            raise _UnsupportedError(f"{_sql(tree)} casts bytes: write CAST(CAST(... AS STRING) AS {name_of(kind)})")
+        raise _UnsupportedError(f"a cast from {name_of(of.type)} to {name_of(kind)} is not supported")
 
     def _dated(self, tree: Tree, to: Tree) -> e.Expression | None:
         """Return a constant of DATE or TIMESTAMP."""
@@ -349,7 +372,9 @@ class _Typing:
                 return e.Literal(pa.date32(), datetime.date.fromisoformat(text))
             moment = datetime.datetime.fromisoformat(text)
         except ValueError:
-            raise _UnsupportedError(f"{text!r} is not a {target} such as 2026-01-31 12:00:00Z") from None
+            example = "DATE '2026-01-31'" if target == "DATE" else "TIMESTAMP '2026-01-31 12:00:00Z'"
+            kind = example.partition(" ")[0]
+            raise _UnsupportedError(f"{text!r} is not a {kind}: write it like {example}") from None
         if moment.tzinfo is None:
             raise _UnsupportedError(f"{text!r} has no time zone: write it with Z, or an offset such as +01:00")
         return e.Literal(pa.timestamp("us", "UTC"), moment)
@@ -365,24 +390,24 @@ class _Typing:
 
     def sign(self, tree: Tree) -> e.Expression:
         of = self.of(tree.this)
-        if isinstance(of, e.Literal) and of.value is not None and _is_number(of.type):
+        if isinstance(of, e.Literal) and of.value is not None and is_number(of.type):
             lowest = of.type == pa.int64() and of.value == -(1 << 63)
             if not lowest:
                 return e.Literal(of.type, -of.value)
         if pa.types.is_floating(of.type):
             return e.Arithmetic(of.type, e.Literal(of.type, -1.0), of, "*")
         if not pa.types.is_integer(of.type):
-            raise _UnsupportedError(f"{_sql(tree)} is not supported for {_name(of.type)}")
+            raise _UnsupportedError(f"{_sql(tree)} is not supported for {name_of(of.type)}")
         return e.Arithmetic(of.type, e.Literal(of.type, 0), of, "-")
 
     def arithmetic(self, tree: Tree) -> e.Expression:
         operator = _ARITHMETIC[type(tree).__name__]
         left, right = self.of(tree.left), self.of(tree.right)
-        kind = _common(left.type, right.type)
+        kind = common_type(left.type, right.type)
         if kind is None or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            hint = ": write a number with D, such as 1.5D" if _is_number(left.type) and _is_number(right.type) else ""
+            hint = ": write a number with D, such as 1.5D" if is_number(left.type) and is_number(right.type) else ""
             raise _UnsupportedError(
-                f"{_sql(tree)} is not supported for {_name(left.type)} and {_name(right.type)}{hint}"
+                f"{_sql(tree)} is not supported for {name_of(left.type)} and {name_of(right.type)}{hint}"
             )
         if operator == "/":
             kind = pa.float64()
@@ -399,44 +424,10 @@ def _sql(tree: Tree) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def _is_wider(kind: pa.DataType, than: pa.DataType) -> bool:
-    """Return whether Spark casts a number without an error."""
-    if not _is_number(kind) or not _is_number(than):
-        return False
-    if pa.types.is_integer(kind):
-        return bool(pa.types.is_floating(than) or (pa.types.is_integer(than) and than.bit_width >= kind.bit_width))
-    return bool(pa.types.is_floating(than))
-
-
-def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """Return the type in which Spark compares two types (with ANSI mode, its default); None if that is not simple."""
-    if right in (left, _NULL):
-        return left
-    if left == _NULL:
-        return right
-    if _is_text(left) and _is_text(right):
-        return pa.binary()
-    if not _is_number(left) or not _is_number(right):
-        return None
-    if pa.types.is_integer(left) and pa.types.is_integer(right):
-        return left if left.bit_width >= right.bit_width else right
-    if pa.types.is_floating(left) or pa.types.is_floating(right):
-        return pa.float64()
-    return _EXACT
-
-
 def _widened(of: e.Expression, kind: pa.DataType) -> e.Expression:
     if of.type == kind:
         return of
-    if of.type == _NULL:
+    if of.type == NULL:
         return e.Literal(kind, None)
     wider = e.Widened(kind, of)
     return e.Literal(kind, wider.evaluate({}, 1).values[0].as_py()) if isinstance(of, e.Literal) else wider
@@ -444,6 +435,7 @@ def _widened(of: e.Expression, kind: pa.DataType) -> e.Expression:
 
 _COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 _COMPARISONS |= {"NullSafeEQ": "<=>", "NullSafeNEQ": "is distinct"}
+_CHAINED = {*_COMPARISONS, "Is", "Not", "In", "Between", "Like", "Escape", "RegexpLike"}
 _ARITHMETIC = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%", "IntDiv": "div"}
 
 _ARGUMENTS = {
@@ -455,6 +447,7 @@ _ARGUMENTS = {
     "Between": ("low", "high"),
     "Like": ("negate",),
     "Substring": ("start", "length"),
+    "Concat": ("expressions", "safe", "coalesce"),
     "Cast": ("to",),
     "TryCast": ("to", "safe"),
     "Div": ("typed", "safe"),
@@ -480,6 +473,7 @@ _BUILDERS: dict[str, Callable[[_Typing, Any], e.Expression]] = {
     "Escape": _Typing.escaped,
     "RegexpLike": _Typing.rlike,
     "Substring": _Typing.substring,
+    "Concat": _Typing.concatenated,
     "Exists": _Typing.exists,
     "Cast": _Typing.cast,
     "TryCast": _Typing.cast,

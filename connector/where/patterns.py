@@ -48,8 +48,19 @@ def of_rlike(pattern: str) -> str:
         If the pattern has a part that Java and RE2 do not both know.
     """
     parts, at, quantified = [], 0, True
+    ended, groups = False, [False]  # whether $ ends what is before, and an alternative of each open group
     while at < len(pattern):
         char = pattern[at]
+        if ended and char not in "|)":  # Deliberate: the rewritten $ takes the end of the line with it
+            raise PatternError(f"{pattern[at:]!r} stands behind a $, which must be at an end")
+        if char == "(":
+            groups.append(False)
+        elif char == "|":
+            groups[-1], ended = groups[-1] or ended, False
+        elif char == ")":
+            ended = (len(groups) > 1 and groups.pop()) or ended
+        else:
+            ended = char == "$"
         if found := _QUANTIFIER.match(pattern, at):
             if quantified:
                 raise PatternError(f"the quantifier {found[0]!r} has nothing before it that it may repeat")

@@ -58,6 +58,13 @@ def results(condition: str, types: dict[str, pa.DataType] = TYPES, **columns: li
         ("exists(headers, topic -> topic.key = 'a')", "topic is a column"),
         ("offset * 1.5 > 2", "1.5D"),
         ("1234567890123456789012345678901234567890 = offset", "38 digits"),
+        ("topic = 'a' = TRUE < TRUE", "without parentheses"),
+        ("offset = 1 = (partition = 1)", "without parentheses"),
+        ("headers = headers", "compares ARRAY with ARRAY"),
+        ("topic = 'O''Brien'", r"a quote in it as \'"),
+        (r"topic RLIKE 'a$\\s'", "behind a $"),
+        ("topic RLIKE '(a$|b)c'", "behind a $"),
+        ("topic RLIKE '(a|$)+'", "behind a $"),
     ],
 )
 def test_a_part_that_is_not_supported_is_named(condition: str, part: str) -> None:
@@ -98,6 +105,33 @@ def test_nan_is_equal_to_itself_and_greater_than_any_number() -> None:
     assert results("value.price <= value.price", TYPED, value=rows) == [True, True]
 
 
+def test_both_zeros_are_in_a_list() -> None:
+    rows = [{"price": 0.0}, {"price": -0.0}, {"price": 1.0}]
+    assert results("value.price IN (0, 7)", TYPED, value=rows) == [True, True, False]
+    assert results("value.price IN (-0.0D)", TYPED, value=rows) == [True, True, False]
+
+
+def test_nulls_are_compared() -> None:
+    assert results("NULL = NULL", partition=[1]) == [None]
+    assert results("NULL <=> NULL", partition=[1]) == [True]
+
+
+def test_a_dollar_may_end_each_alternative() -> None:
+    text = [b"a", b"b\n", b"ax", b"c"]
+    assert results("CAST(key AS STRING) RLIKE '^((a|b)$|c$)'", key=text) == [True, True, False, True]
+
+
+def test_bytes_of_a_surrogate_are_one_character_as_in_java() -> None:
+    assert results("CAST(key AS STRING) LIKE '_'", key=[b"\xed\xa0\x80", b"\xed\xbf\xbf", b"\xff"]) == [True] * 3
+
+
+@pytest.mark.parametrize("operator", [" OR partition = 1", " + partition"])
+def test_a_condition_that_is_too_deep_for_executors_is_refused(operator: str) -> None:
+    with pytest.raises(OptionError, match="nested too deeply"):
+        parse_condition("partition = 1" + operator * 320, TYPES)
+    parse_condition("partition = 1" + operator * 200, TYPES)
+
+
 def test_a_list_with_null_is_never_false() -> None:
     assert results("partition IN (1, NULL)", partition=[1, 2, None]) == [True, None, None]
     assert results("partition NOT IN (1, 2)", partition=[1, 3, None]) == [False, True, None]
@@ -120,7 +154,9 @@ def test_a_number_in_text_is_read_as_spark_does() -> None:
     assert found == [True, True, True, True, None, None, None, None, True, None]
     text = [b"1.5", b"15e-1", b"1.5d", b"inf", b"NaN", b"-NaN", b"-nan", b"nan\x7f", b"1_0", b"0x1p3", None]
     found = results("TRY_CAST(CAST(key AS STRING) AS DOUBLE) >= 1.5", key=text)
-    assert found == [True, True, True, True, True, True, None, None, None, None, None]
+    assert found == [True, True, True, True, True, True, None, None, None, True, None]
+    text = [b"0x1p3", b"-0X.8p1D", b"0x1p9999", b"-0x1p9999", b"0x1", b"0x"]
+    assert results("TRY_CAST(CAST(key AS STRING) AS DOUBLE) >= 8", key=text) == [True, False, True, False, None, None]
 
 
 def test_the_right_side_does_not_fail_where_the_left_side_decides() -> None:

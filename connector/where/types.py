@@ -1,0 +1,72 @@
+"""The types of a condition, as Spark treats them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+NULL = pa.null()
+BOOL = pa.bool_()
+_SPARK = {"string": "STRING", "int8": "TINYINT", "int16": "SMALLINT", "int32": "INT", "int64": "BIGINT"}
+_SPARK |= {"bool": "BOOLEAN", "date32[day]": "DATE", "timestamp[us, tz=UTC]": "TIMESTAMP"}
+_EXACT = pa.decimal256(76, 38)
+
+
+def name_of(kind: pa.DataType) -> str:
+    """Return the name of a type in Spark."""
+    if pa.types.is_nested(kind):
+        return "STRUCT" if pa.types.is_struct(kind) else "MAP" if pa.types.is_map(kind) else "ARRAY"
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    return _SPARK.get(str(kind), str(kind).upper())
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values are texts or bytes, which Spark compares byte by byte."""
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether values are numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_comparable(kind: pa.DataType) -> bool:
+    """Return whether values can be compared here: no structs, arrays and maps."""
+    simple = kind in (NULL, BOOL) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+    return simple or is_text(kind) or is_number(kind)
+
+
+def is_wider(kind: pa.DataType, than: pa.DataType) -> bool:
+    """Return whether Spark casts a number without an error."""
+    if not is_number(kind) or not is_number(than):
+        return False
+    if pa.types.is_integer(kind):
+        return bool(pa.types.is_floating(than) or (pa.types.is_integer(than) and than.bit_width >= kind.bit_width))
+    return bool(pa.types.is_floating(than))
+
+
+def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """Return the type in which Spark compares two types (with ANSI mode, its default); None if that is not simple."""
+    if not (is_comparable(left) and is_comparable(right)):
+        return None
+    if left == right == NULL:
+        return BOOL
+    if right in (left, NULL):
+        return left
+    if left == NULL:
+        return right
+    if is_text(left) and is_text(right):
+        return pa.binary()
+    if not is_number(left) or not is_number(right):
+        return None
+    if pa.types.is_integer(left) and pa.types.is_integer(right):
+        return left if left.bit_width >= right.bit_width else right
+    if pa.types.is_floating(left) or pa.types.is_floating(right):
+        return pa.float64()
+    return _EXACT
+
+
+def limits(kind: pa.DataType) -> tuple[int, int]:
+    """Return the lowest and the highest integer of a type."""
+    half = 1 << (kind.bit_width - 1)
+    return -half, half - 1
