@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.landing import errors
-from pyspark_kafka_group.landing.landing import Landing
+from pyspark_kafka_group.landing.landing import Landing, names
 from pyspark_kafka_group.landing.state import Files, TableState
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError, MissingDependencyError
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -75,7 +75,7 @@ class DeltaLanding(Landing):
 
     Parameters
     ----------
-    uri : str
+    uri : str or Path
         The table: a folder that all executors share, or the URL of an object store, such as ``s3://lake/orders``.  It
         is created if it does not exist, with the columns of the source.
     storage_options : mapping of str to str, optional
@@ -110,7 +110,7 @@ class DeltaLanding(Landing):
 
     def __init__(
         self,
-        uri: str,
+        uri: str | Path,
         *,
         storage_options: Mapping[str, str] | None = None,
         day_column: str | None = None,
@@ -120,12 +120,15 @@ class DeltaLanding(Landing):
         patience_s: float = 300.0,
         checkpoint: str | None = None,
     ) -> None:
+        from pyspark_kafka_group.landing.files import is_url
+
+        uri = str(uri)
         super().__init__(uri, new_columns=new_columns, patience_s=patience_s, checkpoint=checkpoint)
-        self._uri = uri if "://" in uri else str(Path(uri).absolute())  # executors have another working directory
-        self._options = dict(storage_options or {})
+        self._uri = uri if is_url(uri) else str(Path(uri).absolute())  # executors have another working directory
+        self._options = {name: str(value) for name, value in (storage_options or {}).items()}
         self._day_column = day_column
-        self._partition_by = tuple(partition_by)
-        self._file_bytes = file_bytes
+        self._partition_by = names(partition_by)
+        self._file_bytes = int(file_bytes)
         self._id: str | None = None
         self._history: tuple[int, Lost] | None = None  # the version up to which it was read, and what it shows
         self._synced: int | None = None  # the version up to which the log is certainly on the disk
@@ -140,7 +143,8 @@ class DeltaLanding(Landing):
         from pyspark_kafka_group.columns.schema import to_arrow
 
         columns = to_arrow(schema)
-        if self._day_column is not None and ("timestamp" not in schema.names or self._day_column in schema.names):
+        known = {name.lower() for name in schema.names}
+        if self._day_column is not None and ("timestamp" not in known or self._day_column.lower() in known):
             raise ConfigurationError(
                 f"{self._name}: day_column={self._day_column!r} needs the column timestamp of the source, and a name "
                 f"that no column has. Add timestamp to the option 'columns', or choose another name."
@@ -338,7 +342,7 @@ class DeltaState(TableState):
         from deltalake import CommitProperties, PostCommitHookProperties, Transaction
         from deltalake.transaction import AddAction, RemoveAction
 
-        from pyspark_kafka_group.landing.files import delta_stats
+        from pyspark_kafka_group.landing.delta_files import delta_stats
 
         now = int(time.time() * 1000)
         actions: list[AddAction | RemoveAction] = [

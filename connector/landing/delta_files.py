@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pfs
 
 from pyspark_kafka_group.landing.files import Layout, NewFile, Place, local_folder, write_ranges
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+
+_MILLISECOND = 1000
+"""In microseconds."""
+
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The years 1 to 9999."""
 
 
 def place_of(uri: str, options: Mapping[str, str]) -> Place:
@@ -59,3 +67,27 @@ def write_task(
 ) -> dict[TopicPartition, list[NewFile]]:
     """See :func:`.source.write_task`."""
     return write_ranges(batches, ranges, place_of(target["uri"], target["options"]), Layout.from_json(target["layout"]))
+
+
+def delta_stats(file: NewFile, tp: TopicPartition) -> str:
+    """Return the statistics of the record's columns in a file, for Delta's log.
+
+    Deliberate: no others.  A wrong or a rounded bound hides rows.  Kafka's timestamps are whole milliseconds, as
+    Delta's bounds are; others have no bounds.  Nor have those whose year has not four digits.
+    """
+    low: dict[str, Any] = {"topic": tp.topic, "partition": tp.partition, "offset": file.first}
+    high: dict[str, Any] = {"topic": tp.topic, "partition": tp.partition, "offset": file.last}
+    times = file.times or ()
+    if times and all(_FIRST_US <= time <= _LAST_US and time % _MILLISECOND == 0 for time in times):
+        low["timestamp"], high["timestamp"] = map(_iso, times)
+    for bounds in (low, high):
+        for name in file.values:
+            bounds.pop(name, None)
+    nulls = {name: count for name, count in file.nulls.items() if name not in file.values}
+    stats = {"numRecords": file.rows, "minValues": low, "maxValues": high, "nullCount": {k: nulls[k] for k in low}}
+    return json.dumps(stats, separators=(",", ":"))
+
+
+def _iso(microseconds: int) -> str:
+    time = pa.scalar(microseconds, pa.timestamp("us")).cast(pa.timestamp("ms"))
+    return f"{pc.strftime(time, '%Y-%m-%dT%H:%M:%S').as_py()}Z"

@@ -11,6 +11,7 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores.errors import LakeConflictError, OtherTopicError, RefusedRecordError, TableBehindError
 from pyspark_kafka_group.stores.lake_history import Lost
 
+_PASSWORD = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*@")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -30,6 +31,11 @@ class UnsupportedTableError(ConfigurationError):
     """The table has a feature, a property or a column that landing would write wrongly."""
 
 
+def without_password(text: str) -> str:
+    """Return a text without the user and the password of URLs."""
+    return _PASSWORD.sub("***@", text)
+
+
 def write_error(problem: OSError) -> LandingError:
     """Return the error of a task that cannot write its file."""
     remedy = "Check that the folder exists, and that the executors may write there."
@@ -45,6 +51,7 @@ def unreachable(table: str, problem: BaseException, attempts: int) -> LandingErr
     """Return the error for a table that fails in each attempt of a batch."""
     # deltalake marks the causes of an error by red arrows, as for a terminal.
     what = " ".join(_COLOURS.sub("", str(problem)).replace(" ↳", ":").split()) or type(problem).__name__
+    what = without_password(what)
     return LandingError(
         f"{table} could not be read or committed in {attempts} attempts: {type(problem).__name__}: {what}. Check its "
         f"address, the credentials and the network. Then start the query again: the batch runs again, and lands once."
@@ -91,6 +98,15 @@ def refused_nulls(table: str, columns: Iterable[str]) -> RefusedRecordError:
     return RefusedRecordError.with_message(
         f"{table} does not take null in: {named}. A record of this batch has none there, so nothing was committed. "
         f"Let the columns of the table be null, or leave out such records with the option 'where'."
+    )
+
+
+def refused_time(offset: int) -> RefusedRecordError:
+    """Return the error for a timestamp that has no partition."""
+    return RefusedRecordError.with_message(
+        f"Landing: the timestamp of a record (offset {offset}) is not of the years 1 to 9999, so it has no day, by "
+        f"which the table is partitioned. Nothing of this batch was committed. Leave out such records with the option "
+        f"'where', or use a table that is not partitioned by day."
     )
 
 

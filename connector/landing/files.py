@@ -6,12 +6,12 @@ that no attempt of a task overwrites the file of another one.  A task that fails
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,18 +22,18 @@ import pyarrow.compute as pc
 import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 
-from pyspark_kafka_group.landing.errors import refused_nulls, write_error
+from pyspark_kafka_group.landing.errors import refused_nulls, refused_time, write_error
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.stores.lake_history import OffsetSpan
 
 # A task holds this much, and the batch that has just come (32 MB at most), before it writes a row group.
 _ROW_GROUP_BYTES = 64_000_000
 
+_OPEN_FILES = 100
+"""How many files of a task are open.  Before it opens more, it ends the oldest."""
+
 _SNAPPY = "snappy"
 """The codec of Spark's Parquet files, which Delta's are."""
-
-_MILLISECOND = 1000
-"""In microseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class NewFile:
         Its number of rows, and of bytes.
     nulls : mapping of str to int
         The number of nulls in each column.
-    values : mapping of str to str
+    values : mapping of str to str or None
         Its values of the partition columns.
     entry : object
         What the format's commit needs of the file besides; None for Delta.
@@ -99,7 +99,7 @@ class NewFile:
     rows: int
     size: int
     nulls: Mapping[str, int]
-    values: Mapping[str, str]
+    values: Mapping[str, str | None]
     times: tuple[int, int] | None
     entry: Any = None
 
@@ -164,10 +164,15 @@ class Place:
 
 def local_folder(uri: str) -> str | None:
     """Return the folder of a table on the local disk; None for an object store."""
-    if "://" not in uri:
-        return uri
-    parts = urlsplit(uri)
-    return unquote(parts.path) if parts.scheme == "file" else None
+    if is_url(uri):
+        parts = urlsplit(uri)
+        return unquote(parts.path) if parts.scheme == "file" else None
+    return uri
+
+
+def is_url(uri: str) -> bool:
+    """Return whether a table is given by a URL.  Java writes one of the local disk as ``file:/lake``."""
+    return "://" in uri or uri.startswith("file:")
 
 
 def sync(path: Path) -> None:
@@ -256,7 +261,7 @@ class _File:
         self._note_times(rows)
         self.writer.write_table(rows.select(self.schema.names).cast(self.schema), row_group_size=rows.num_rows)
 
-    def close(self, values: Mapping[str, str]) -> NewFile:
+    def close(self, values: Mapping[str, str | None]) -> NewFile:
         """End the file."""
         self.writer.close()
         self._stream.close()
@@ -301,12 +306,20 @@ class _RangeFiles:
     """The files of one range of a task."""
 
     def __init__(
-        self, place: Place, layout: Layout, tp: TopicPartition, r: OffsetRange, columns: pa.Schema | None
+        self,
+        place: Place,
+        layout: Layout,
+        tp: TopicPartition,
+        r: OffsetRange,
+        columns: pa.Schema | None,
+        *,
+        every: list[tuple[_RangeFiles, str | None]],
     ) -> None:
         self._place, self._layout, self._columns, self._tp = place, layout, columns, tp
         self._name = f"{folder_of(tp)}/{r.start:020}-{r.until}"
         self._rows: list[pa.RecordBatch] = []
-        self._open: dict[str, _File] = {}
+        self._open: dict[str | None, _File] = {}  # by day
+        self._every = every  # open files of the task, the oldest first
         self.files: list[NewFile] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -319,9 +332,13 @@ class _RangeFiles:
         rows, self._rows = pa.Table.from_batches(self._rows), []
         for day, part in _parts(rows, self._layout):
             if day not in self._open:
+                if len(self._every) >= _OPEN_FILES:
+                    oldest, its_day = self._every[0]
+                    oldest._close(its_day)
                 schema = self._columns or part.schema
                 path = f"{self._name}-{uuid.uuid4().hex}.parquet"
                 self._open[day] = _File(self._place, path, schema, self._layout.compression)
+                self._every.append((self, day))
             self._open[day].write(part)
             if self._open[day].size >= self._layout.file_bytes:
                 self._close(day)
@@ -337,28 +354,42 @@ class _RangeFiles:
         for written in self.files:
             self._place.remove(written.path)
 
-    def _close(self, day: str) -> None:
-        values = {"topic": self._tp.topic, "partition": str(self._tp.partition)}
+    def _close(self, day: str | None) -> None:
+        values: dict[str, str | None] = {"topic": self._tp.topic, "partition": str(self._tp.partition)}
         if self._layout.day_column is not None:
             values[self._layout.day_column] = day
         self.files.append(self._open[day].close({name: values[name] for name in self._layout.partition_columns}))
         del self._open[day]
+        self._every.remove((self, day))
 
 
-def _parts(rows: pa.Table, layout: Layout) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows of each file, with their day as text, and with the column for the day."""
+def _parts(rows: pa.Table, layout: Layout) -> Iterator[tuple[str | None, pa.Table]]:
+    """Yield the rows of each file, with their day as text, and with the column for the day.
+
+    A record has no day if its timestamp is null, or not of the years 1 to 9999: readers in Python cannot read others.
+
+    Raises
+    ------
+    RefusedRecordError
+        If Iceberg's hidden partition had such a day.
+    """
     if layout.day_column is None and not layout.by_day:
-        yield "", rows
+        yield None, rows
         return
     # Deliberate: in UTC, as Spark's own date of a timestamp would depend on the session's time zone.
     days = rows.column("timestamp").cast(pa.date32())
+    known = pc.and_(pc.greater_equal(days, date.min), pc.less_equal(days, date.max))
+    days = pc.if_else(known, days, pa.scalar(None, pa.date32()))
     if layout.day_column is not None:
         rows = rows.append_column(pa.field(layout.day_column, pa.date32()), days)
+    elif days.null_count > rows.column("timestamp").null_count:
+        raise refused_time(rows.column("offset").filter(pc.invert(pc.fill_null(known, True)))[0].as_py())
     if not layout.by_day:
-        yield "", rows
+        yield None, rows
         return
-    for day in pc.unique(days):
-        yield str(day.as_py()), rows.filter(pc.equal(days, day))
+    for day in pc.unique(days).to_pylist():
+        wanted = pc.is_null(days) if day is None else pc.equal(days, day)
+        yield None if day is None else str(day), rows.filter(wanted)
 
 
 def write_ranges(
@@ -388,7 +419,8 @@ def write_ranges(
     LandingError
         If a file cannot be written.
     """
-    found = {tp: _RangeFiles(place, layout, tp, r, columns) for tp, r in ranges.items()}
+    every: list[tuple[_RangeFiles, str | None]] = []
+    found = {tp: _RangeFiles(place, layout, tp, r, columns, every=every) for tp, r in ranges.items()}
     kept_bytes = 0
     try:
         with closing(_generator(batches)) as rest:
@@ -440,26 +472,3 @@ def trimmed(place: Place, file: NewFile, parts: Sequence[OffsetSpan]) -> NewFile
                 new = new or _File(place, path, rows.schema)
                 new.write(rows)
     return None if new is None else new.close(file.values)
-
-
-def delta_stats(file: NewFile, tp: TopicPartition) -> str:
-    """Return the statistics of the record's columns in a file, for Delta's log.
-
-    Deliberate: no others.  A wrong or a rounded bound hides rows.  Kafka's timestamps are whole milliseconds, as
-    Delta's bounds are; others have no bounds.
-    """
-    low: dict[str, Any] = {"topic": tp.topic, "partition": tp.partition, "offset": file.first}
-    high: dict[str, Any] = {"topic": tp.topic, "partition": tp.partition, "offset": file.last}
-    if file.times is not None and not any(time % _MILLISECOND for time in file.times):
-        low["timestamp"], high["timestamp"] = (_iso(time) for time in file.times)
-    for bounds in (low, high):
-        for name in file.values:
-            bounds.pop(name, None)
-    nulls = {name: count for name, count in file.nulls.items() if name not in file.values}
-    stats = {"numRecords": file.rows, "minValues": low, "maxValues": high, "nullCount": {k: nulls[k] for k in low}}
-    return json.dumps(stats, separators=(",", ":"))
-
-
-def _iso(microseconds: int) -> str:
-    time = pa.scalar(microseconds, pa.timestamp("us")).cast(pa.timestamp("ms"))
-    return f"{pc.strftime(time, '%Y-%m-%dT%H:%M:%S').as_py()}Z"

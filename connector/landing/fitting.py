@@ -26,7 +26,8 @@ class Misfits(NamedTuple):
 def misfits(source: pa.Schema, table: pa.Schema) -> Misfits:
     """Compare the columns of the source with those of a table.
 
-    Fields have the same names and types, in any order.  Further fields of the table must take null.
+    Fields have the same names and types, in any order.  Further fields of the table must take null, and fields inside
+    a column if those of the source do: only the columns themselves are checked for each record.
     """
     found = Misfits([], [])
     for absent, text in _compare("", list(source), list(table)):
@@ -37,11 +38,16 @@ def misfits(source: pa.Schema, table: pa.Schema) -> Misfits:
 def _compare(above: str, source: list[pa.Field], table: list[pa.Field]) -> Iterator[tuple[bool, str]]:
     """Yield what differs, and whether it is absent in the table."""
     known = {field.name: field for field in table}
+    cases = {field.name.lower(): field.name for field in table}
     wanted = {field.name for field in source}
     for field in source:
         name = above + field.name
         if field.name in known:
             yield from _compare_types(name, field.type, known[field.name].type)
+            if above and field.nullable and not known[field.name].nullable:
+                yield False, f"{name} must not be null"
+        elif found := cases.get(field.name.lower()):  # Spark could not read a table with both
+            yield False, f"{name} is {above}{found}"
         else:
             yield True, name
     for field in table:
@@ -53,10 +59,12 @@ def _compare_types(name: str, source: pa.DataType, table: pa.DataType) -> Iterat
     if pa.types.is_struct(source) and pa.types.is_struct(table):
         yield from _compare(f"{name}.", list(source), list(table))
     elif _is_list(source) and _is_list(table):
-        yield from _compare_types(f"{name}.element", source.value_type, table.value_type)
+        elements = [[kind.value_field.with_name("element")] for kind in (source, table)]
+        yield from _compare(f"{name}.", *elements)
     elif pa.types.is_map(source) and pa.types.is_map(table):
         yield from _compare_types(f"{name}.key", source.key_type, table.key_type)
-        yield from _compare_types(f"{name}.value", source.item_type, table.item_type)
+        values = [[kind.item_field.with_name("value")] for kind in (source, table)]
+        yield from _compare(f"{name}.", *values)
     elif _SAME.get(source, source) != _SAME.get(table, table):
         yield False, f"{name} has another type"
 

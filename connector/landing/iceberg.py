@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.landing import errors
-from pyspark_kafka_group.landing.landing import Landing
+from pyspark_kafka_group.landing.landing import Landing, names
 from pyspark_kafka_group.landing.state import Files, TableState
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError, MissingDependencyError
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -138,8 +138,8 @@ class IcebergLanding(Landing):
         self._table = table
         self._properties = dict(catalog)
         self._catalog_name = catalog_name
-        self._partition_by = tuple(partition_by)
-        self._file_bytes = file_bytes
+        self._partition_by = names(partition_by)
+        self._file_bytes = int(file_bytes)
         self._catalog: Catalog | None = None
         self._id: str | None = None
         self._newest: Table | None = None  # of the last look
@@ -267,10 +267,11 @@ class IcebergLanding(Landing):
     def _committed(self, look: TableState) -> None:
         from pathlib import Path
 
-        from pyspark_kafka_group.landing.files import local_folder, sync
+        from pyspark_kafka_group.landing.files import sync
+        from pyspark_kafka_group.landing.iceberg_files import local_path
 
         assert self._newest is not None
-        if local_folder(self._newest.location()) is None:
+        if local_path(self._newest.location()) is None:
             return
         table = self._open().load_table(self._table)
         snapshot = table.current_snapshot()
@@ -278,7 +279,7 @@ class IcebergLanding(Landing):
             return
         new = [m.manifest_path for m in snapshot.manifests(table.io) if (m.sequence_number or 0) > look.version]
         for path in (table.metadata_location, snapshot.manifest_list, *new):
-            file = Path(local_folder(path) or path)
+            file = Path(local_path(path) or path)
             sync(file)
             sync(file.parent)
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.fs as pfs
 
-from pyspark_kafka_group.landing.files import Layout, NewFile, Place, local_folder, write_ranges
+from pyspark_kafka_group.landing.files import Layout, NewFile, Place, write_ranges
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def place_of(location: str, properties: Mapping[str, str]) -> Place:
     """Return the folder of a table.  Object stores are opened by pyiceberg, with the properties of its files."""
-    local = local_folder(location)
+    local = local_path(location)
     if local is not None:
         return Place.on_disk(local)
     from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -29,12 +29,39 @@ def place_of(location: str, properties: Mapping[str, str]) -> Place:
     return Place(pfs.SubTreeFileSystem(f"{parts.netloc}{parts.path}", files))
 
 
+def local_path(location: str) -> str | None:
+    """Return the path on the local disk as pyiceberg reads it, with any % as it is; None in an object store."""
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    scheme, _, path = PyArrowFileIO.parse_location(location)
+    return path if scheme == "file" else None
+
+
 def described(file: NewFile, metadata: TableMetadata, properties: Mapping[str, str]) -> NewFile:
     """Return a written file with its entry for the manifest, which contains bounds from the file's footer."""
     from pyiceberg.io.pyarrow import PyArrowFileIO, parquet_file_to_data_file
 
-    path = f"{metadata.location}/{file.path}"
-    return replace(file, entry=parquet_file_to_data_file(PyArrowFileIO(dict(properties)), metadata, path))
+    files, path = PyArrowFileIO(dict(properties)), f"{metadata.location}/{file.path}"
+    try:
+        entry = parquet_file_to_data_file(files, metadata, path)
+    except OverflowError:  # a time before the year 1 or after 9999, which Python does not know
+        entry = parquet_file_to_data_file(files, _without_bounds_of_times(metadata), path)
+    return replace(file, entry=entry)
+
+
+def _without_bounds_of_times(metadata: TableMetadata) -> TableMetadata:
+    """Return the metadata of a table whose manifests have no bounds of times."""
+    from pyiceberg.schema import index_by_id
+    from pyiceberg.types import DateType, TimestampType, TimestamptzType
+
+    schema = metadata.schema()
+    times = [
+        schema.find_column_name(number)
+        for number, field in index_by_id(schema).items()
+        if isinstance(field.field_type, DateType | TimestampType | TimestamptzType)
+    ]
+    modes = {f"write.metadata.metrics.column.{name}": "counts" for name in times}
+    return metadata.model_copy(update={"properties": {**metadata.properties, **modes}})
 
 
 def write_task(

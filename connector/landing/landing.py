@@ -104,12 +104,12 @@ class Landing(ABC):
     """The common part of the formats: see :class:`~pyspark_kafka_group.landing.DeltaLanding`."""
 
     def __init__(self, name: str, *, new_columns: str, patience_s: float, checkpoint: str | None) -> None:
-        self._name = f"{type(self).__name__}: {name}"
+        self._name = errors.without_password(f"{type(self).__name__}: {name}")
         if new_columns not in (_FAIL, _ADD):
             raise ConfigurationError(
                 f"{self._name}: new_columns={new_columns!r} is not known. Use {_FAIL!r} or {_ADD!r}."
             )
-        self._patience_s = patience_s
+        self._patience_s = float(patience_s)
         self._checkpoint = checkpoint
         self._columns: pa.Schema | None = None  # of the files; None if no stream was started
         self._adds_columns = new_columns == _ADD
@@ -464,6 +464,11 @@ class Landing(ABC):
     def _remove(self, paths: Iterable[str]) -> int:
         place = self._place() if (paths := list(paths)) else None
         return 0 if place is None else sum(place.remove(path) for path in paths)
+
+
+def names(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return names that a user may give as one text."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _each(files: Files) -> list[NewFile]:

@@ -7,6 +7,7 @@ import pytest
 
 from pyspark_kafka_group.landing.fitting import Misfits, misfits
 
+FILLED = pa.field("a", pa.int64(), nullable=False)
 INNER = pa.struct([("a", pa.int64()), ("b", pa.string())])
 
 
@@ -21,6 +22,11 @@ INNER = pa.struct([("a", pa.int64()), ("b", pa.string())])
         (pa.list_(INNER), pa.large_list(pa.struct([("a", pa.int64())])), Misfits(["x.element.b"], [])),
         (pa.map_(pa.string(), INNER), pa.map_(pa.int8(), INNER), Misfits([], ["x.key has another type"])),
         (pa.map_(pa.int8(), INNER), pa.map_(pa.int8(), pa.struct([("a", pa.int64())])), Misfits(["x.value.b"], [])),
+        (INNER, pa.struct([("A", pa.int64()), ("b", pa.string())]), Misfits([], ["x.a is x.A"])),
+        (INNER, pa.struct([FILLED, ("b", pa.string())]), Misfits([], ["x.a must not be null"])),
+        (pa.struct([FILLED]), pa.struct([FILLED]), Misfits([], [])),
+        (pa.list_(pa.int64()), pa.list_(FILLED), Misfits([], ["x.element must not be null"])),
+        (pa.map_(pa.int8(), pa.int64()), pa.map_(pa.int8(), FILLED), Misfits([], ["x.value must not be null"])),
     ],
 )
 def test_types(source: pa.DataType, table: pa.DataType, expected: Misfits) -> None:

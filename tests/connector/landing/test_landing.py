@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,13 +16,17 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, StructType
 
+from pyspark_kafka_group.columns.schema import arrow_schema, spark_schema
+from pyspark_kafka_group.landing import DeltaLanding, files
 from pyspark_kafka_group.landing.errors import LandingError, TableChangedError, UnsupportedTableError
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.offsets.types import Offset, OffsetRange
-from pyspark_kafka_group.stores.errors import OtherTopicError, TableBehindError
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.stores.errors import OtherTopicError, RefusedRecordError, TableBehindError
 from pyspark_kafka_group.stores.lake_history import OffsetSpan
+from tests.connector.landing import applications
 from tests.connector.landing.applications import (
     COLUMNS,
+    DAY_US,
     ONE,
     ZERO,
     Application,
@@ -332,3 +339,106 @@ def test_files_end_at_their_target_size(at: Place, monkeypatch: pytest.MonkeyPat
     result = Application(at, {"file_bytes": 1}).land({ZERO: (0, 21)})
     assert result.files == 3  # one for each batch of 7 records
     assert judge(at) == once({ZERO: (0, 21)})
+
+
+NO_TIME, YEAR_10000, YEAR_0 = None, 253_402_300_800_000_000, -62_135_596_801_000_000
+
+
+@pytest.fixture
+def times(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """Return the list of the timestamps that records have in turn."""
+    found: list[int | None] = []
+
+    def timed(tp: TopicPartition, r: OffsetRange) -> Iterator[pa.RecordBatch]:
+        for batch in records(tp, r):
+            values = [found[n % len(found)] for n in batch.column("offset").to_pylist()]
+            yield batch.set_column(
+                COLUMNS.index("timestamp"),
+                batch.schema.field("timestamp"),
+                pa.array(values, batch.schema.field("timestamp").type),
+            )
+
+    monkeypatch.setattr(applications, "records", timed)
+    return found
+
+
+def by_day(at: Place) -> dict[str, Any]:
+    return {"partition_by": ["day"], **({"day_column": "day"} if isinstance(at, Delta) else {})}
+
+
+def test_a_record_without_a_timestamp_has_no_day(at: Place, times: list[int | None]) -> None:
+    times += [0, NO_TIME]
+    assert Application(at, by_day(at)).land({ZERO: (0, 10)}).files == 2
+    assert judge(at) == once({ZERO: (0, 10)})
+    if isinstance(at, Delta):
+        assert {row["offset"] % 2: row["day"] for row in at.rows()} == {0: date(1970, 1, 1), 1: None}
+
+
+def test_times_that_python_does_not_know_are_landed(at: Place, times: list[int | None]) -> None:
+    times += [0, YEAR_10000, YEAR_0]
+    Application(at).land({ZERO: (0, 10)})
+    found = at.table().to_pyarrow_table() if isinstance(at, Delta) else at.table().scan().to_arrow()
+    landed = found.sort_by("offset").column("timestamp").cast(pa.int64()).to_pylist()
+    assert landed == [times[n % 3] for n in range(10)]
+
+
+def test_a_day_that_python_does_not_know_is_null_or_refused(at: Place, times: list[int | None]) -> None:
+    times += [0, YEAR_10000, YEAR_0]
+    if isinstance(at, Delta):
+        Application(at, by_day(at)).land({ZERO: (0, 9)})
+        assert Counter(at.table().to_pyarrow_table(columns=["day"]).column("day").to_pylist())[None] == 6
+    else:
+        with pytest.raises(RefusedRecordError, match=r"\(offset 1\).* Leave out such records with the option 'where'"):
+            Application(at, by_day(at)).land({ZERO: (0, 9)})
+
+
+def test_a_task_opens_few_files_at_once(at: Place, times: list[int | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_OPEN_FILES", 3)
+    times += [n * DAY_US for n in range(8)]
+    closed = files._RangeFiles._close
+
+    def close(self: Any, day: Any) -> None:
+        assert len(self._every) <= 3
+        closed(self, day)
+
+    monkeypatch.setattr(files._RangeFiles, "_close", close)
+    assert Application(at, by_day(at)).land({ZERO: (0, 16), ONE: (0, 16)}).files == 16
+    assert judge(at) == once({ZERO: (0, 16), ONE: (0, 16)})
+
+
+def test_columns_that_differ_in_case_only_are_not_added(at: Place) -> None:
+    Application(at, columns=COLUMNS[1:])
+    with_key = arrow_schema(COLUMNS).field("key").with_name("KEY")
+    before = at.landing()
+    before._prepare(spark_schema(COLUMNS[1:]))
+    before._look().add_columns(pa.schema([with_key]))
+    with pytest.raises(UnsupportedTableError, match="key is KEY"):
+        Application(at, {"new_columns": "add"})
+
+
+def test_one_name_may_be_given_as_text(at: Place) -> None:
+    Application(at, {"partition_by": "topic"}).land({ZERO: (0, 5)})
+    assert judge(at) == once({ZERO: (0, 5)})
+
+
+def test_a_folder_may_be_a_url_as_java_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    delta, iceberg = Delta(tmp_path / "delta"), Iceberg(tmp_path / "catalog")
+    monkeypatch.setattr(delta, "landing", partial(DeltaLanding, f"file:{delta.data}"))
+    iceberg.catalog["warehouse"] = f"file:{tmp_path}/100%25"
+    iceberg.data = tmp_path / "100%25" / "shop" / "orders"
+    for at in (delta, iceberg):
+        Application(at).land({ZERO: (0, 5)})
+        assert judge(at) == once({ZERO: (0, 5)})
+        assert files_of(at)
+    assert [*Path().iterdir()] == []
+
+
+def test_no_error_names_the_password_of_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = Delta(tmp_path)
+    monkeypatch.setattr(at, "landing", partial(DeltaLanding, "nosuch://user:hush@lake/orders"))
+    with pytest.raises(LandingError) as caught:
+        Application(at)
+    assert "nosuch://***@lake/orders" in str(caught.value)
+    assert "hush" not in str(caught.value)
