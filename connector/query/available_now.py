@@ -142,9 +142,11 @@ class AvailableNow:
                 elif state.last_epoch > NO_EPOCH or {tp.topic for tp in target} <= group.state.deleted:
                     if not always:
                         self._settle_commits(group)
-                    if group.state.last_epoch == state.last_epoch:
+                    now = group.state
+                    if now.last_epoch == state.last_epoch and now.owned.keys() == state.owned.keys():
                         break
-                    continue  # the group has assigned other partitions meanwhile
+                    # Deliberate: also if the group has only taken partitions meanwhile.  It may give others for them.
+                    continue
                 else:
                     nothing_since = nothing_since or time.monotonic()
                     if time.monotonic() - nothing_since > _NO_PARTITIONS_S:

@@ -401,6 +401,13 @@ KEPT = [
         "start 0 0, produce 2 7, lapse 0 2, truncate 2 0, lapse 0 12, exit 0 0, recreate 2 13",
         "logChanged ['a-0', 'a-1', 'a-2'] deleted",
     ),
+    # Regression: the real run ended, although the group had taken its partition for another one during its last commit.
+    Kept(
+        "run_whose_partition_is_taken_while_it_commits_its_last_batch",
+        Config(topics=(1, 1), queries=("ab", "ab"), known=True, protocol="consumer", own=("dynamic", "run", "run", "")),
+        "start 0 0, start 1 0, hand_over 0 0, tick_all 0 0, batch 1 0, batch 1 0, hand_over 1 0, subscribe 0 5",
+        "q1 Revoke(partitions=(('a', 0),)) -> draining ['a-0']",
+    ),
     # Regression: the group kept an offset above the end of the log, because the commit landed after the truncation.
     Kept(
         "late_commit_of_records_that_were_cut_is_committed_over",

@@ -60,6 +60,8 @@ class FakeGroup:
         self.now.s += timeout_s
         if self.state.uncommitted and self.assigned_while_committing is not None:
             self.own(self.assigned_while_committing)
+            if not self.assigned_while_committing:  # a member that only loses partitions gets no new epoch
+                self.state = replace(self.state, last_epoch=OwnershipEpoch(self.state.last_epoch - 1))
             return condition(self.state)
         if self.assigned_later:
             self.own(self.assigned_later.pop(0))

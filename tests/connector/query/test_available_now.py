@@ -109,6 +109,15 @@ def test_partitions_that_come_while_the_last_batch_is_committed_are_read(run: Ru
     assert run.group.planned == [{B: "[5, 20)"}]
 
 
+def test_a_run_whose_partition_is_taken_while_its_last_batch_is_committed_asks_again_for_its_share(run: Run) -> None:
+    """Regression: it ended, although the group was about to give it another partition."""
+    run.group.own({A: 10})
+    run.group.state = replace(run.group.state, owned={A: run.group.state.owned[A].stored(Offset(5))})
+    run.group.assigned_while_committing = {}
+    assert run.plan() is None
+    assert len(run.group.asked_settled) == 2
+
+
 def test_partitions_that_move_while_a_batch_is_planned_do_not_end_the_run(run: Run) -> None:
     """Regression: Spark ended the run, although this member got the partition again."""
     run.group.own({A: 0})
