@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark_kafka_group.batch.bookmark import Bookmark
 from pyspark_kafka_group.batch.planning import open_lookup, plan
 from pyspark_kafka_group.columns.schema import arrow_schema, to_arrow
-from pyspark_kafka_group.offsets.errors import MissingDependencyError
+from pyspark_kafka_group.offsets.errors import MissingDependencyError, OptionError
 from pyspark_kafka_group.offsets.task_ranges import TaskSizes
 from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch
 from pyspark_kafka_group.query.process import require_confluent_kafka
@@ -35,6 +35,8 @@ def read_arrow(source: Mapping[str, str] | Bookmark) -> pa.RecordBatchReader:
     if isinstance(source, Bookmark):
         settings, ranges = source.plan
     else:
+        if "show" in {key.lower() for key in source}:
+            raise OptionError("show", "read_arrow reads records.", "Remove it, or use spark.read.")
         settings = replace(parse_batch({key: str(value) for key, value in source.items()}), sizes=_ONE_TASK)
         settings.warn_of_ignored_options()
         with closing(open_lookup(settings)) as lookup:

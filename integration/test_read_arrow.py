@@ -97,5 +97,7 @@ def test_an_empty_read_has_the_columns(filled: dict[str, str]) -> None:
 def test_wrong_options_are_errors_at_once(filled: dict[str, str]) -> None:
     with pytest.raises(OptionError, match="Did you mean 'startingOffsets'"):
         read_arrow({**filled, "startingOfsets": "earliest"})
+    with pytest.raises(OptionError, match="'show': read_arrow reads records"):
+        read_arrow({**filled, "kafka.group.id": "g", "Show": "lag"})
     with pytest.raises(UnknownTopicError, match="nosuch"):
         read_arrow({**filled, "subscribe": "nosuch"})
