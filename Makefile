@@ -17,6 +17,8 @@ export PYSPARK_DRIVER_PYTHON := $(PY)
 export SPARK_LOCAL_IP ?= 127.0.0.1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME PYTHONOPTIMIZE PYTHONWARNINGS
+# Images of containers often set it. Then each process would compile all that it imports, and tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The address of the repository, in the links of what `make wheels` builds. The release workflow sets it; put yours here
 # to release from another machine: docs/releasing.md.
