@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
+from collections.abc import Iterable
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -96,9 +98,20 @@ def imported_names(source: str) -> list[str]:
     return names
 
 
-def imported_rooms(source: str) -> set[str]:
-    """Return the rooms that `source` imports anywhere."""
-    return {room for name in imported_names(source) if (room := room_of(name)) is not None}
+def rooms_of(names: Iterable[str]) -> set[str]:
+    """Return the rooms that these names belong to."""
+    return {room for name in names if (room := room_of(name)) is not None}
+
+
+def short(name: str) -> str:
+    """Return a dotted name without the name of the package."""
+    return name.removeprefix(f"{PACKAGE}.") if name != PACKAGE else "__init__"
+
+
+@pytest.fixture(scope="module")
+def imports() -> dict[Path, list[str]]:
+    """Return the dotted names that each module imports anywhere."""
+    return {path: imported_names(path.read_text(encoding="utf-8")) for path in modules()}
 
 
 @pytest.mark.parametrize(
@@ -115,7 +128,7 @@ def imported_rooms(source: str) -> set[str]:
     ],
 )
 def test_every_way_to_import_a_room_is_seen(source: str, found: set[str]) -> None:
-    assert imported_rooms(source) == found
+    assert rooms_of(imported_names(source)) == found
 
 
 def test_table_names_every_room_and_nothing_else() -> None:
@@ -127,43 +140,31 @@ def test_imports_point_down_only() -> None:
     TopologicalSorter(MAY_IMPORT).prepare()  # raises if there is a cycle
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_module_imports_only_what_its_room_may(path: Path) -> None:
-    room = folder_of(path)
-    found = imported_rooms(path.read_text(encoding="utf-8")) - {room}
-    assert found <= MAY_IMPORT[room], f"{path.relative_to(ROOT)} must not import {sorted(found - MAY_IMPORT[room])}"
+def test_modules_import_what_their_rooms_may(imports: dict[Path, list[str]]) -> None:
+    found = {path: rooms_of(names) - {folder_of(path)} - MAY_IMPORT[folder_of(path)] for path, names in imports.items()}
+    assert {path: rooms for path, rooms in found.items() if rooms} == {}
 
 
-@pytest.mark.parametrize("room", FOLDERS)
-def test_every_arrow_of_the_table_is_used(room: str) -> None:
-    sources = [path.read_text(encoding="utf-8") for path in modules() if folder_of(path) == room]
-    used = set().union(*(imported_rooms(source) for source in sources))
-    assert used >= MAY_IMPORT[room]
+def test_every_arrow_of_the_table_is_used(imports: dict[Path, list[str]]) -> None:
+    used: dict[str, set[str]] = defaultdict(set)
+    for path, names in imports.items():
+        used[folder_of(path)] |= rooms_of(names)
+    assert {room: allowed - used[room] for room, allowed in MAY_IMPORT.items() if allowed - used[room]} == {}
 
 
-def short(name: str) -> str:
-    """Return a dotted name without the name of the package."""
-    return name.removeprefix(f"{PACKAGE}.") if name != PACKAGE else "__init__"
-
-
-def imported_modules(path: Path) -> set[str]:
-    """Return the modules of the package that a module imports anywhere, without the name of the package."""
-    known = {module_name(path) for path in modules() if path.stem != "__init__"}
-    names = imported_names(path.read_text(encoding="utf-8"))
-    return {short(name if name in known else name.rpartition(".")[0]) for name in names} & {short(n) for n in known}
-
-
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_core_and_leaves_have_a_wall_between_them(path: Path) -> None:
-    leaves = {short(module_name(path)) for path in modules() if folder_of(path) in LEAVES}
-    if folder_of(path) in LEAVES:
-        found = imported_modules(path) - leaves - set(FOR_LEAVES.split())
-        assert not found, f"leaves import from the core only what FOR_LEAVES names, not {sorted(found)}"
-    elif short(module_name(path)) not in ENTRANCES:
-        assert not imported_modules(path) & leaves, "the core imports leaves only in its ENTRANCES"
-
-
-def test_every_opening_of_the_wall_is_used() -> None:
-    used = {name for path in modules() if folder_of(path) in LEAVES for name in imported_modules(path)}
-    assert set(FOR_LEAVES.split()) <= used
-    assert {short(module_name(path)) for path in modules()} >= ENTRANCES
+def test_core_and_leaves_have_a_wall_between_them(imports: dict[Path, list[str]]) -> None:
+    known = {module_name(path) for path in imports if path.stem != "__init__"}
+    leaves = {short(module_name(path)) for path in imports if folder_of(path) in LEAVES}
+    for_leaves = {*FOR_LEAVES.split()}
+    used: set[str] = set()
+    wrong = {}
+    for path, names in imports.items():
+        found = {short(whole) for n in names if (whole := n if n in known else n.rpartition(".")[0]) in known}
+        if folder_of(path) in LEAVES:
+            used |= found
+            wrong[path] = found - leaves - for_leaves
+        elif short(module_name(path)) not in ENTRANCES:
+            wrong[path] = found & leaves
+    assert {path: names for path, names in wrong.items() if names} == {}, "FOR_LEAVES or ENTRANCES does not allow it"
+    assert for_leaves <= used, "every opening of the wall is used"
+    assert {short(module_name(path)) for path in imports} >= ENTRANCES
