@@ -1,6 +1,6 @@
 """The small worlds that the simulation explores exhaustively.
 
-The fast tests stop one step before the depth of each scope, and ``python -m tests.simulation --deeper 2`` explores two
+The fast tests stop three steps before the depth of each scope.  ``python -m tests.simulation --deeper 2`` explores two
 steps deeper.
 """
 
