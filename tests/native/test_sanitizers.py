@@ -21,6 +21,6 @@ def has_sanitizers(tmp_path: Path) -> bool:
 def test_random_records_under_the_address_and_undefined_behaviour_sanitizers(tmp_path: Path) -> None:
     if not has_sanitizers(tmp_path):
         skip_without("sanitizers", "no C compiler with sanitizers here")
-    command = ["bash", str(ROOT / "scripts/sanitize-native.sh"), "10000"]
+    command = ["bash", str(ROOT / "scripts/sanitize-native.sh"), "3000"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert run.returncode == 0, run.stdout + run.stderr

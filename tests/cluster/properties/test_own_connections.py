@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 
 import pytest
 
@@ -100,8 +101,13 @@ HARMLESS = {
 
 def outcome(config: dict[str, str]) -> tuple[object, ...]:
     """Return the comparable parts of the way to connect, or the error."""
+    return outcome_of(tuple(config.items()))
+
+
+@cache  # the certificates of the system are loaded each time
+def outcome_of(config: tuple[tuple[str, str], ...]) -> tuple[object, ...]:
     try:
-        found = reach(config)
+        found = reach(dict(config))
     except OptionError as problem:
         return (str(problem),)
     tls, login = found.security.tls, found.security.login
