@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.landing import errors
-from pyspark_kafka_group.landing.landing import Landing, names
+from pyspark_kafka_group.landing.landing import Landing
 from pyspark_kafka_group.landing.state import Files, TableState
-from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError, MissingDependencyError
+from pyspark_kafka_group.offsets.errors import ConfigurationError, MissingDependencyError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores.lake_formats import LANDING_PROPERTY, TOPIC_PROPERTY, delta_note, note_in
 from pyspark_kafka_group.stores.lake_history import (
@@ -121,6 +121,7 @@ class DeltaLanding(Landing):
         checkpoint: str | None = None,
     ) -> None:
         from pyspark_kafka_group.landing.files import is_url
+        from pyspark_kafka_group.landing.fitting import names
 
         uri = str(uri)
         super().__init__(uri, new_columns=new_columns, patience_s=patience_s, checkpoint=checkpoint)
@@ -151,7 +152,7 @@ class DeltaLanding(Landing):
             )
         self._columns = self._layout(self._partition_by).with_day(columns)
         self._check_partitioning(self._partition_by)
-        try:
+        with errors.reaching(self._name):
             if not DeltaTable.is_deltatable(self._uri, self._options):
                 DeltaTable.create(
                     self._uri,
@@ -162,10 +163,6 @@ class DeltaLanding(Landing):
                 )
             look = self._look()
             self._fit(look)
-        except KafkaGroupError:
-            raise
-        except Exception as e:  # Deliberate: of Rust, of an object store, of a file system
-            raise errors.unreachable(self._name, e, 1) from e
         self._partition_by = look.partition_columns
         self._check_partitioning(self._partition_by)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -52,10 +53,22 @@ def unreachable(table: str, problem: BaseException, attempts: int) -> LandingErr
     # deltalake marks the causes of an error by red arrows, as for a terminal.
     what = " ".join(_COLOURS.sub("", str(problem)).replace(" ↳", ":").split()) or type(problem).__name__
     what = without_password(what)
+    times = f"{attempts} attempts" if attempts > 1 else "1 attempt"
     return LandingError(
-        f"{table} could not be read or committed in {attempts} attempts: {type(problem).__name__}: {what}. Check its "
-        f"address, the credentials and the network. Then start the query again: the batch runs again, and lands once."
+        f"{table} could not be read or committed in {times}: {type(problem).__name__}: {what}. Check its address, the "
+        f"credentials and the network. Then start the query again: the batch runs again, and lands once."
     )
+
+
+@contextmanager
+def reaching(table: str) -> Iterator[None]:
+    """Turn any other error of a table than ours into `LandingError`."""
+    try:
+        yield
+    except KafkaGroupError:
+        raise
+    except Exception as e:  # Deliberate: of Rust, of HTTP, of a database, of a file system
+        raise unreachable(table, e, 1) from e
 
 
 def created_again(table: str, known: str, found: str) -> TableChangedError:

@@ -460,6 +460,7 @@ def trimmed(place: Place, file: NewFile, parts: Sequence[OffsetSpan]) -> NewFile
     new: _File | None = None
     with place.open(file.path) as stream:
         source = pq.ParquetFile(stream)
+        codec = source.metadata.row_group(0).column(0).compression.lower().replace("uncompressed", "none")
         for number in range(source.num_row_groups):
             rows = source.read_row_group(number)
             offset = rows.column("offset")
@@ -469,6 +470,6 @@ def trimmed(place: Place, file: NewFile, parts: Sequence[OffsetSpan]) -> NewFile
                 mask = pc.or_(mask, other)
             rows = rows.filter(mask)
             if rows.num_rows:
-                new = new or _File(place, path, rows.schema)
+                new = new or _File(place, path, rows.schema, codec)
                 new.write(rows)
     return None if new is None else new.close(file.values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -21,6 +21,11 @@ class Misfits(NamedTuple):
 
     absent: list[str]
     others: list[str]
+
+
+def names(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return names of columns, which a user may give as one text."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def misfits(source: pa.Schema, table: pa.Schema) -> Misfits:

@@ -20,9 +20,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.landing import errors
-from pyspark_kafka_group.landing.landing import Landing, names
+from pyspark_kafka_group.landing.landing import Landing
 from pyspark_kafka_group.landing.state import Files, TableState
-from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError, MissingDependencyError
+from pyspark_kafka_group.offsets.errors import ConfigurationError, MissingDependencyError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores.lake_formats import LANDING_PROPERTY, TOPIC_PROPERTY
 from pyspark_kafka_group.stores.lake_history import NOTE, OffsetSpan, Snapshot, Spans, as_note, lost, of_snapshots
@@ -134,6 +134,8 @@ class IcebergLanding(Landing):
         patience_s: float = 300.0,
         checkpoint: str | None = None,
     ) -> None:
+        from pyspark_kafka_group.landing.fitting import names
+
         super().__init__(table, new_columns=new_columns, patience_s=patience_s, checkpoint=checkpoint)
         self._table = table
         self._properties = dict(catalog)
@@ -164,17 +166,13 @@ class IcebergLanding(Landing):
                 f"{self._name}: partition_by={self._partition_by!r} is not possible. Use topic, partition and day; day "
                 f"needs the column timestamp of the source."
             )
-        try:
+        with errors.reaching(self._name):
             catalog = self._open()
             if not catalog.table_exists(self._table):
                 catalog.create_namespace_if_not_exists(self._table.rpartition(".")[0])
                 with suppress(TableAlreadyExistsError):  # another application was faster
                     self._create(catalog)
             self._fit(self._look())
-        except KafkaGroupError:
-            raise
-        except Exception as e:  # Deliberate: of HTTP, of a database, of a file system
-            raise errors.unreachable(self._name, e, 1) from e
 
     def _open(self) -> Catalog:
         from pyiceberg.catalog import load_catalog

@@ -263,19 +263,19 @@ class Landing(ABC):
         offsets : mapping of int to int
             The next offset to land, by partition.  Offsets below the stored ones change nothing.
         """
-        look = self._look()
-        raised = {
-            tp: offset
-            for tp, offset in ((TopicPartition(topic, number), offset) for number, offset in offsets.items())
-            if (look.next_offset(tp) or 0) < offset
-        }
-        look.commit({}, raised, {}, alone=True)
+        wanted = {TopicPartition(topic, number): int(offset) for number, offset in offsets.items()}
+        with errors.reaching(self._name):
+            look = self._look()
+            raised = {tp: offset for tp, offset in wanted.items() if (look.next_offset(tp) or 0) < offset}
+            look.commit({}, raised, {}, alone=True)
 
     def accept_rollback(self) -> None:
         """Continue without the records that a rollback of the table has removed.  Stop all writers first."""
-        while (look := self._look()).lost:  # a note has one span of each partition
-            spans = {tp: found[0] for tp, found in look.lost.items()}
-            look.commit({}, {tp: look.next_offset(tp) or span.until for tp, span in spans.items()}, spans, alone=True)
+        with errors.reaching(self._name):
+            while (look := self._look()).lost:  # a note has one span of each partition
+                spans = {tp: found[0] for tp, found in look.lost.items()}
+                offsets = {tp: look.next_offset(tp) or span.until for tp, span in spans.items()}
+                look.commit({}, offsets, spans, alone=True)
 
     def forget(self, topic: str) -> None:
         """Forget the offsets of a topic that was created again.  Stop all writers first.
@@ -287,7 +287,8 @@ class Landing(ABC):
         topic : str
             The topic.
         """
-        self._look().forget(topic)
+        with errors.reaching(self._name):
+            self._look().forget(topic)
 
     # -- the columns
 
@@ -464,11 +465,6 @@ class Landing(ABC):
     def _remove(self, paths: Iterable[str]) -> int:
         place = self._place() if (paths := list(paths)) else None
         return 0 if place is None else sum(place.remove(path) for path in paths)
-
-
-def names(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Return names that a user may give as one text."""
-    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _each(files: Files) -> list[NewFile]:

@@ -188,7 +188,7 @@ def test_a_place_that_cannot_be_reached_is_one_error_without_colours_and_secrets
         options = {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "eu", "max_retries": "0"}
         options |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "top-secret"}
     schema = StructType().add("topic", "string").add("partition", "integer").add("offset", "long")
-    with pytest.raises(LandingError, match="could not be read or committed in 1 attempts") as found:
+    with pytest.raises(LandingError, match="could not be read or committed in 1 attempt:") as found:
         DeltaLanding(uri, storage_options=options)._prepare(schema)
     assert "\x1b" not in str(found.value)
     assert "top-secret" not in str(found.value)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import ArrayType, StructType
 
@@ -431,3 +432,17 @@ def test_no_error_names_the_password_of_a_url(tmp_path: Path, monkeypatch: pytes
         Application(at)
     assert "nosuch://***@lake/orders" in str(caught.value)
     assert "hush" not in str(caught.value)
+
+
+def test_a_file_that_is_written_again_keeps_its_codec(at: Place) -> None:
+    for span in ((0, 10), (5, 30)):
+        Application(at).land({ZERO: span})
+    codecs = {pq.ParquetFile(path).metadata.row_group(0).column(0).compression for path in files_of(at)}
+    assert codecs == {"SNAPPY" if isinstance(at, Delta) else "ZSTD"}
+
+
+@pytest.mark.parametrize("call", ["set_offsets", "forget", "accept_rollback"])
+def test_a_repair_of_no_table_names_it(at: Place, call: str) -> None:
+    arguments = {"set_offsets": ("orders", {0: 5}), "forget": ("orders",)}.get(call, ())
+    with pytest.raises(LandingError, match=r"^(Delta|Iceberg)Landing: .* in 1 attempt: .* Then start the query again"):
+        getattr(at.landing(), call)(*arguments)
