@@ -7,7 +7,8 @@ import pyarrow as pa
 NULL = pa.null()
 BOOL = pa.bool_()
 _SPARK = {"string": "STRING", "int8": "TINYINT", "int16": "SMALLINT", "int32": "INT", "int64": "BIGINT"}
-_SPARK |= {"bool": "BOOLEAN", "date32[day]": "DATE", "timestamp[us, tz=UTC]": "TIMESTAMP"}
+_SPARK |= {"bool": "BOOLEAN", "date32[day]": "DATE"}
+_SPARK |= {"timestamp[us, tz=UTC]": "TIMESTAMP", "timestamp[us]": "TIMESTAMP_NTZ"}
 _EXACT = pa.decimal256(76, 38)
 
 

@@ -111,6 +111,11 @@ def test_both_zeros_are_in_a_list() -> None:
     assert results("value.price IN (-0.0D)", TYPED, value=rows) == [True, True, False]
 
 
+def test_a_time_without_a_zone_is_not_compared_with_a_timestamp() -> None:
+    with pytest.raises(OptionError, match="compares TIMESTAMP_NTZ with TIMESTAMP"):
+        parse_condition("at < timestamp", {**TYPES, "at": pa.timestamp("us")})
+
+
 def test_nulls_are_compared() -> None:
     assert results("NULL = NULL", partition=[1]) == [None]
     assert results("NULL <=> NULL", partition=[1]) == [True]
