@@ -236,12 +236,12 @@ def test_numbers_that_an_enum_of_proto2_does_not_have_are_not_malformed() -> Non
 
 def test_a_missing_required_field_is_malformed() -> None:
     """Regression: it was null."""
-    file = file_with("proto2", number={**NUMBER, "label": 2})
+    file = file_with("proto2", number={**NUMBER, "label": 2}, other={**NUMBER, "label": 2})
 
-    found = decode([framed(1, b"\0\x08\0"), framed(1, b"\0")], "One", file)
+    found = decode([framed(1, b"\0\x08\0\x10\0"), framed(1, b"\0"), framed(1, b"\0\x08\0")], "One", file)
 
-    assert found.malformed == {1: "the required field number is missing"}
-    assert found.column.to_pylist() == [{"number": 0}, None]
+    assert found.malformed == {n: f"the required field {name} is missing" for n, name in ((1, "number"), (2, "other"))}
+    assert found.column.to_pylist() == [{"number": 0, "other": 0}, None, None]
 
 
 def test_of_aliases_the_first_name_counts() -> None:
