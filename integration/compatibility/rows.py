@@ -100,6 +100,20 @@ ROWS = (
             ("iceberg-example", "4.1.1", "check_lake_example", {}),
         )
     ),
+    *(
+        Row(
+            name=f"landing-{name}",
+            pins={"pyspark": pin},
+            kafka="4.3.1",
+            tests=("integration/compatibility/check_landing.py",),
+            variables=variables,
+            extras="spark,cli,sql,testing,delta,iceberg",
+        )
+        for name, pin, variables in (
+            ("delta", "4.2.0", {}),
+            ("iceberg", "4.1.1", {"LAKE_CATALOG": "rest"}),
+        )
+    ),
     Row(
         name="sail",
         pins={"pysail": "0.7.2", "pyspark-client": "4.1.3"},
