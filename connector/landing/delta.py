@@ -124,6 +124,11 @@ class DeltaLanding(Landing):
         from pyspark_kafka_group.landing.fitting import names
 
         uri = str(uri)
+        if is_url(uri) and "://" not in uri and not uri.startswith("file:"):
+            raise ConfigurationError(
+                f"DeltaLanding: {errors.without_password(uri)} is neither a folder nor a URL. Give a URL as text, with "
+                f"two slashes behind the colon."
+            )
         super().__init__(uri, new_columns=new_columns, patience_s=patience_s, checkpoint=checkpoint)
         self._uri = uri if is_url(uri) else str(Path(uri).absolute())  # executors have another working directory
         self._options = {name: str(value) for name, value in (storage_options or {}).items()}

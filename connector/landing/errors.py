@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
@@ -12,7 +12,7 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores.errors import LakeConflictError, OtherTopicError, RefusedRecordError, TableBehindError
 from pyspark_kafka_group.stores.lake_history import Lost
 
-_PASSWORD = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*@")
+_PASSWORD = re.compile(r"(?<=://)[^\s@]*:[^\s]*@")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -61,13 +61,20 @@ def unreachable(table: str, problem: BaseException, attempts: int) -> LandingErr
 
 
 @contextmanager
-def reaching(table: str) -> Iterator[None]:
-    """Turn any other error of a table than ours into `LandingError`."""
+def reaching(table: str, conflicts: Callable[[Exception], bool] | None = None) -> Iterator[None]:
+    """Turn any other error of a table than ours into `LandingError`.
+
+    ``conflicts`` tells whether an error means that another program has committed, in a call that must be alone.
+    """
     try:
         yield
     except KafkaGroupError:
         raise
     except Exception as e:  # Deliberate: of Rust, of HTTP, of a database, of a file system
+        if conflicts is not None and conflicts(e):
+            raise LandingError(
+                f"{table} got another commit meanwhile, so nothing was changed. Stop all writers, and call this again."
+            ) from e
         raise unreachable(table, e, 1) from e
 
 
@@ -114,12 +121,12 @@ def refused_nulls(table: str, columns: Iterable[str]) -> RefusedRecordError:
     )
 
 
-def refused_time(offset: int) -> RefusedRecordError:
+def refused_time(topic: str, partition: int, offset: int) -> RefusedRecordError:
     """Return the error for a timestamp that has no partition."""
     return RefusedRecordError.with_message(
-        f"Landing: the timestamp of a record (offset {offset}) is not of the years 1 to 9999, so it has no day, by "
-        f"which the table is partitioned. Nothing of this batch was committed. Leave out such records with the option "
-        f"'where', or use a table that is not partitioned by day."
+        f"Landing: the timestamp of the record of {topic}-{partition} at offset {offset} is not of the years 1 to "
+        f"9999, so it has no day, by which the table is partitioned. Nothing of this batch was committed. Leave out "
+        f"such records with the option 'where', or use a table that is not partitioned by day."
     )
 
 

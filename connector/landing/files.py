@@ -7,6 +7,7 @@ that no attempt of a task overwrites the file of another one.  A task that fails
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -29,8 +30,10 @@ from pyspark_kafka_group.stores.lake_history import OffsetSpan
 # A task holds this much, and the batch that has just come (32 MB at most), before it writes a row group.
 _ROW_GROUP_BYTES = 64_000_000
 
-_OPEN_FILES = 100
-"""How many files of a task are open.  Before it opens more, it ends the oldest."""
+_OPEN_FILES = os.sysconf("SC_OPEN_MAX") // 2
+"""How many files of a task are open: half of what the process may open.  Before it opens more, it ends the oldest."""
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 _SNAPPY = "snappy"
 """The codec of Spark's Parquet files, which Delta's are."""
@@ -172,7 +175,7 @@ def local_folder(uri: str) -> str | None:
 
 def is_url(uri: str) -> bool:
     """Return whether a table is given by a URL.  Java writes one of the local disk as ``file:/lake``."""
-    return "://" in uri or uri.startswith("file:")
+    return _URL.match(uri) is not None
 
 
 def sync(path: Path) -> None:
@@ -313,13 +316,13 @@ class _RangeFiles:
         r: OffsetRange,
         columns: pa.Schema | None,
         *,
-        every: list[tuple[_RangeFiles, str | None]],
+        opened: list[tuple[_RangeFiles, str | None]],
     ) -> None:
         self._place, self._layout, self._columns, self._tp = place, layout, columns, tp
         self._name = f"{folder_of(tp)}/{r.start:020}-{r.until}"
         self._rows: list[pa.RecordBatch] = []
         self._open: dict[str | None, _File] = {}  # by day
-        self._every = every  # open files of the task, the oldest first
+        self._opened = opened  # by all ranges of the task, the oldest first
         self.files: list[NewFile] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -332,13 +335,13 @@ class _RangeFiles:
         rows, self._rows = pa.Table.from_batches(self._rows), []
         for day, part in _parts(rows, self._layout):
             if day not in self._open:
-                if len(self._every) >= _OPEN_FILES:
-                    oldest, its_day = self._every[0]
+                if len(self._opened) >= _OPEN_FILES:
+                    oldest, its_day = self._opened[0]
                     oldest._close(its_day)
                 schema = self._columns or part.schema
                 path = f"{self._name}-{uuid.uuid4().hex}.parquet"
                 self._open[day] = _File(self._place, path, schema, self._layout.compression)
-                self._every.append((self, day))
+                self._opened.append((self, day))
             self._open[day].write(part)
             if self._open[day].size >= self._layout.file_bytes:
                 self._close(day)
@@ -360,7 +363,7 @@ class _RangeFiles:
             values[self._layout.day_column] = day
         self.files.append(self._open[day].close({name: values[name] for name in self._layout.partition_columns}))
         del self._open[day]
-        self._every.remove((self, day))
+        self._opened.remove((self, day))
 
 
 def _parts(rows: pa.Table, layout: Layout) -> Iterator[tuple[str | None, pa.Table]]:
@@ -383,7 +386,8 @@ def _parts(rows: pa.Table, layout: Layout) -> Iterator[tuple[str | None, pa.Tabl
     if layout.day_column is not None:
         rows = rows.append_column(pa.field(layout.day_column, pa.date32()), days)
     elif days.null_count > rows.column("timestamp").null_count:
-        raise refused_time(rows.column("offset").filter(pc.invert(pc.fill_null(known, True)))[0].as_py())
+        first = rows.filter(pc.invert(pc.fill_null(known, True))).slice(0, 1)
+        raise refused_time(*(first.column(name)[0].as_py() for name in ("topic", "partition", "offset")))
     if not layout.by_day:
         yield None, rows
         return
@@ -419,8 +423,8 @@ def write_ranges(
     LandingError
         If a file cannot be written.
     """
-    every: list[tuple[_RangeFiles, str | None]] = []
-    found = {tp: _RangeFiles(place, layout, tp, r, columns, every=every) for tp, r in ranges.items()}
+    opened: list[tuple[_RangeFiles, str | None]] = []
+    found = {tp: _RangeFiles(place, layout, tp, r, columns, opened=opened) for tp, r in ranges.items()}
     kept_bytes = 0
     try:
         with closing(_generator(batches)) as rest:

@@ -264,14 +264,14 @@ class Landing(ABC):
             The next offset to land, by partition.  Offsets below the stored ones change nothing.
         """
         wanted = {TopicPartition(topic, number): int(offset) for number, offset in offsets.items()}
-        with errors.reaching(self._name):
+        with errors.reaching(self._name, self._conflicts):
             look = self._look()
             raised = {tp: offset for tp, offset in wanted.items() if (look.next_offset(tp) or 0) < offset}
             look.commit({}, raised, {}, alone=True)
 
     def accept_rollback(self) -> None:
         """Continue without the records that a rollback of the table has removed.  Stop all writers first."""
-        with errors.reaching(self._name):
+        with errors.reaching(self._name, self._conflicts):
             while (look := self._look()).lost:  # a note has one span of each partition
                 spans = {tp: found[0] for tp, found in look.lost.items()}
                 offsets = {tp: look.next_offset(tp) or span.until for tp, span in spans.items()}
@@ -287,7 +287,7 @@ class Landing(ABC):
         topic : str
             The topic.
         """
-        with errors.reaching(self._name):
+        with errors.reaching(self._name, self._conflicts):
             self._look().forget(topic)
 
     # -- the columns

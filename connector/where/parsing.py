@@ -211,7 +211,9 @@ class _Typing:
 
     def concatenated(self, tree: Tree) -> e.Expression:
         # Texts side by side, too: Spark reads 'a''b' as one text with a quote, and 'a' 'b' as ab.
-        raise _UnsupportedError(f"{_sql(tree)} is not supported: write one text, and a quote in it as \\'")
+        of_texts = all(type(part).__name__ == "Literal" and part.is_string for part in tree.expressions)
+        hint = ": write one text, and a quote in it as \\'" if of_texts else ""
+        raise _UnsupportedError(f"{_sql(tree)} is not supported{hint}")
 
     def hexadecimal(self, tree: Tree) -> e.Expression:
         digits = tree.this
@@ -224,8 +226,11 @@ class _Typing:
         return e.Literal(NULL, None)
 
     def comparison(self, tree: Tree) -> e.Expression:
-        # Deliberate: sqlglot binds < stronger than =, and IS NULL stronger than both.  Spark does neither.
-        if {type(tree.left).__name__, type(tree.right).__name__} & _CHAINED:
+        # Deliberate: sqlglot (30.30) binds < stronger than =, and Spark binds both alike.  sqlglot also gives the right
+        # side of <=> parentheses, which the user may not have written.
+        of_null = type(tree).__name__.startswith("NullSafe")
+        right = tree.right.this if of_null and type(tree.right).__name__ == "Paren" else tree.right
+        if {type(tree.left).__name__, type(right).__name__} & _CHAINED:
             raise _UnsupportedError(f"{_sql(tree)} compares twice without parentheses")
         return self._compared(_COMPARISONS[type(tree).__name__], self.of(tree.left), self.of(tree.right), tree)
 
@@ -242,11 +247,15 @@ class _Typing:
         """Return two values in the type in which Spark compares them."""
         kind = common_type(left.type, right.type)
         if kind is None:
-            hint = "cast one" if is_comparable(left.type) and is_comparable(right.type) else "compare their fields"
-            raise _UnsupportedError(
-                f"{_sql(tree)} compares {name_of(left.type)} with {name_of(right.type)}, which is not supported: {hint}"
-            )
+            raise self._different(left.type, right.type, tree)
         return _widened(left, kind), _widened(right, kind)
+
+    def _different(self, left: pa.DataType, right: pa.DataType, tree: Tree) -> _UnsupportedError:
+        what = f"{_sql(tree)} compares {name_of(left)} with {name_of(right)}, which is not supported"
+        if not (is_comparable(left) and is_comparable(right)):
+            return _UnsupportedError(f"{what}: compare their fields")
+        times = pa.types.is_temporal(left) and pa.types.is_temporal(right)  # no cast makes one of the other
+        return _UnsupportedError(what if times else f"{what}: cast one")
 
     def inside(self, tree: Tree) -> e.Expression:
         listed = tree.expressions
@@ -259,7 +268,7 @@ class _Typing:
                 raise _UnsupportedError(f"{_sql(one)} in a list is not a constant")
             found = common_type(kind, value.type)
             if found is None:
-                raise _UnsupportedError(f"{_sql(tree)} compares {name_of(kind)} with {name_of(value.type)}: cast one")
+                raise self._different(kind, value.type, tree)
             kind = found
         constants = [_widened(value, kind) for value in values]
         return e.In(BOOL, _widened(of, kind), tuple(one.value for one in constants if isinstance(one, e.Literal)))

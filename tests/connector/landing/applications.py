@@ -284,6 +284,7 @@ def main(at: Place) -> None:
         landed, writes = os.pipe()
         child = os.fork()
         if not child:
+            os.close(landed)  # so that it ends with its reader
             land_without_end(at, writes)
         os.close(writes)
         for _ in range(3):

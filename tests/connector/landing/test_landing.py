@@ -173,7 +173,8 @@ def test_a_commit_whose_answer_is_lost_is_not_repeated(at: Place, monkeypatch: p
 
 def test_killed_applications(at: Place) -> None:
     """Each is killed at another moment, also in its commit.  The next one removes what it has left."""
-    subprocess.run([sys.executable, "-m", "tests.connector.landing.applications", str(at)], cwd=ROOT, check=True)
+    command = [sys.executable, "-m", "tests.connector.landing.applications", str(at)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=120)
     one = Application(at)
     end = one.next_offset(ZERO)
     assert end is not None
@@ -258,6 +259,17 @@ def test_a_rollback_can_be_accepted(at: Place) -> None:
     one.target.accept_rollback()
     Application(at).land({ZERO: (20, 25)})
     assert judge(at) == once({ZERO: (0, 10)}) + once({ZERO: (20, 25)})
+
+
+def test_a_repair_that_another_commit_makes_void_says_so(at: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Application(at)
+    one.land({ZERO: (0, 10)})
+    look = one.target._look()
+    Application(at).land({ZERO: (10, 20)})
+    monkeypatch.setattr(one.target, "_look", lambda: look)
+    with pytest.raises(LandingError, match=r"another commit meanwhile.*call this again\.$"):
+        one.target.set_offsets("orders", {0: 30})
+    assert Application(at).next_offset(ZERO) == 20
 
 
 def test_a_table_that_is_behind_its_group(at: Place) -> None:
@@ -378,7 +390,9 @@ def test_a_day_that_python_does_not_know_is_null_or_refused(at: Place, times: li
         Application(at, by_day(at)).land({ZERO: (0, 9)})
         assert Counter(at.table().to_pyarrow_table(columns=["day"]).column("day").to_pylist())[None] == 6
     else:
-        with pytest.raises(RefusedRecordError, match=r"\(offset 1\).* Leave out such records with the option 'where'"):
+        with pytest.raises(
+            RefusedRecordError, match=r"-0 at offset 1 .* Leave out such records with the option 'where'"
+        ):
             Application(at, by_day(at)).land({ZERO: (0, 9)})
 
 
@@ -388,7 +402,7 @@ def test_a_task_opens_few_files_at_once(at: Place, times: list[int | None], monk
     closed = files._RangeFiles._close
 
     def close(self: Any, day: Any) -> None:
-        assert len(self._every) <= 3
+        assert len(self._opened) <= 3
         closed(self, day)
 
     monkeypatch.setattr(files._RangeFiles, "_close", close)
@@ -423,6 +437,12 @@ def test_a_folder_may_be_a_url_as_java_writes_it(tmp_path: Path, monkeypatch: py
         assert judge(at) == once({ZERO: (0, 5)})
         assert files_of(at)
     assert [*Path().iterdir()] == []
+
+
+@pytest.mark.parametrize("uri", [Path("s3://lake/orders"), "hdfs:/lake/orders"])
+def test_a_url_with_one_slash_is_no_folder(uri: str | Path) -> None:
+    with pytest.raises(ConfigurationError, match="two slashes"):
+        DeltaLanding(uri)
 
 
 def test_no_error_names_the_password_of_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,8 @@ def results(condition: str, types: dict[str, pa.DataType] = TYPES, **columns: li
         ("offset * 1.5 > 2", "1.5D"),
         ("1234567890123456789012345678901234567890 = offset", "38 digits"),
         ("topic = 'a' = TRUE < TRUE", "without parentheses"),
+        ("TRUE <=> offset < 5", "without parentheses"),
+        ("concat(topic, 'x') = 'ax'", "is not supported"),
         ("offset = 1 = (partition = 1)", "without parentheses"),
         ("headers = headers", "compares ARRAY with ARRAY"),
         ("topic = 'O''Brien'", r"a quote in it as \'"),
