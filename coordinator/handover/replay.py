@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark_kafka_group.coordinator.handover import events
@@ -70,7 +69,7 @@ def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
     unmarked = {tp: wanted[tp] for tp in sorted(skipped) if state.markers.get(tp) != wanted[tp]}
     if unmarked:
         return replace(state, unstored={**state.unstored, **unmarked}), [StoreSkips(unmarked)]
-    processed, went_back = _processed_beside(state.processed, end, skipped | gone)
+    processed, went_back = _processed_beside(state, end, skipped | gone)
     state = replace(
         updated(state, moved),
         processed=processed,
@@ -84,15 +83,15 @@ def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
 
 
 def _processed_beside(
-    known_before: Mapping[TopicPartition, ProcessedOffset], end: BatchOffset, left_out: set[TopicPartition]
+    state: State, end: BatchOffset, left_out: set[TopicPartition]
 ) -> tuple[dict[TopicPartition, ProcessedOffset], bool]:
     """Return the processed offsets while the batch runs again, and whether one of them went back."""
-    processed = dict(known_before)
+    processed = dict(state.processed)
     went_back = bool(left_out)
     for tp, entry in end.entries.items():
         if not entry.range.size:
             known, logged = processed.get(tp), processed_at(entry, entry.range.until)
-            if known is None or not (unrelated(known, logged) or _was_cut(known, logged)):
+            if known is None or not (unrelated(known, logged) or _began_again(state.owned.get(tp), known, logged)):
                 processed[tp] = raised(known, logged)
             else:
                 went_back = True  # the partition has started again since that batch was logged
@@ -116,11 +115,13 @@ def is_own_commit(end: BatchOffset, tp: TopicPartition, committed: Offset, note:
     return by_itself or note.formerly_committed_by(end.query_id) >= entry.range.until
 
 
-def _was_cut(known: ProcessedOffset, logged: ProcessedOffset) -> bool:
-    """Return whether ``known`` is lower because the log was truncated below ``logged`` meanwhile."""
-    if known.leader_epoch is None or logged.leader_epoch is None:
+def _began_again(p: Partition | None, known: ProcessedOffset, logged: ProcessedOffset) -> bool:
+    """Return whether ``known`` is lower because the log was truncated, or an older copy restored, below ``logged``."""
+    if known.leader_epoch is None or logged.leader_epoch is None or known.offset >= logged.offset:
         return False
-    return known.offset < logged.offset and known.leader_epoch > logged.leader_epoch
+    # A lower epoch alone may also be of an earlier batch: the query has no start of its own then.
+    restored = p is not None and p.position == known.offset and known.leader_epoch < logged.leader_epoch
+    return restored or known.leader_epoch > logged.leader_epoch
 
 
 def _not_taken(r: OffsetRange, taken: OffsetRange | None) -> OffsetRange:

@@ -408,6 +408,14 @@ KEPT = [
         "start 0 0, start 1 0, hand_over 0 0, tick_all 0 0, batch 1 0, batch 1 0, hand_over 1 0, subscribe 0 5",
         "q1 Revoke(partitions=(('a', 0),)) -> draining ['a-0']",
     ),
+    # Regression: the offset of a log that is no longer there came back into the checkpoint with the replay.
+    Kept(
+        "older_log_is_restored_before_a_replay_that_does_not_read_it",
+        Config(topics=(3,), queries=("a",), known=True, protocol="classic", log_changes=True, forgets=True),
+        "start 0 0, truncate 1 9, lapse 0 2, truncate 2 13, batch 0 0, reshuffle 0 0, engine 0 12, tick_all 0 0, "
+        "go_back 1 0, engine 0 15, info 0 12, tick_all 0 0, restart 0 5",
+        "recreated a-1 0",
+    ),
     # Regression: the group kept an offset above the end of the log, because the commit landed after the truncation.
     Kept(
         "late_commit_of_records_that_were_cut_is_committed_over",

@@ -347,8 +347,8 @@ MUTANTS = [
         "a missing range is no rewind",
         replay,
         "replay",
-        "_processed_beside(state.processed, end, skipped | gone)",
-        "_processed_beside(state.processed, end, skipped)",
+        "_processed_beside(state, end, skipped | gone)",
+        "_processed_beside(state, end, skipped)",
     ),
     Mutant(
         "what others took over after us is not our own commit",
