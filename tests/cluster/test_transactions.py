@@ -169,7 +169,8 @@ def test_a_broker_that_does_not_list_its_transactions_is_no_broker_without_any(
     one, other = brokers
     one.answers[METADATA] = answers.metadata(ClusterMetadata({1: one.address, 2: other.address}, ()))
     one.answers[LIST] = answers.transactions(ListedTransactions(0, ("a-1",)))
-    with pytest.raises(TryAgainError, match="broker 2"):
+    # The last attempt may begin so late that it does not come to broker 2.
+    with pytest.raises(TryAgainError, match=r"broker 2|no time is left"):
         requests.listed("a-", ["Ongoing"], deadline=soon(0.5))
 
 

@@ -55,7 +55,7 @@ def family(tmp_path: Path) -> Iterator[Program]:
 
 def test_end_kills_what_the_child_started_even_in_another_process_group(family: Program) -> None:
     grandchild = int(await_log(family))
-    family.end(grace_s=0.2)
+    family.end(grace_s=2.0)  # the child must have time to end by itself, and the grandchild does not
     deadline = time.monotonic() + 10
     while runs(grandchild):
         assert time.monotonic() < deadline
