@@ -9,6 +9,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -51,6 +52,8 @@ class Bench:
         The folder for checkpoints.
     say : callable
         Prints a line for each step.
+    settings : mapping of str to str, optional
+        More settings of the session.
 
     Attributes
     ----------
@@ -58,11 +61,11 @@ class Bench:
         The session, ``local[2]``.
     """
 
-    def __init__(self, kafka: LocalKafka, folder: Path, say: Say) -> None:
+    def __init__(self, kafka: LocalKafka, folder: Path, say: Say, settings: Mapping[str, str] | None = None) -> None:
         self.kafka = kafka
         self.say = say
         self._folder = folder
-        self.spark = session({})
+        self.spark = session(settings or {})
 
     @property
     def servers(self) -> str:
@@ -96,12 +99,13 @@ def bench(
     tls: TlsFiles | None = None,
     sasl_users: Mapping[str, str] | None = None,
     python: str = sys.executable,
+    settings: Mapping[str, str] | None = None,
     **properties: str,
 ) -> Iterator[Bench]:
     """Yield a broker with a session.
 
     ``properties`` are the broker's properties, with ``_`` for ``.`` in their names.  ``tls`` and ``sasl_users`` are
-    parameters of `LocalKafka`.  ``python`` is the program of Spark's Python processes.
+    parameters of `LocalKafka`.  ``python`` is the program of Spark's Python processes.  ``settings`` are Spark's.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -114,7 +118,7 @@ def bench(
     try:
         given = {name.replace("_", "."): value for name, value in properties.items()}
         with BenchmarkKafka(properties=given, tls=tls, sasl_users=sasl_users) as kafka:
-            made = Bench(kafka, folder, say)
+            made = Bench(kafka, folder, say, settings)
             try:
                 yield made
             finally:
@@ -124,15 +128,12 @@ def bench(
 
 
 def session(settings: Mapping[str, str]) -> SparkSession:
-    """Return a new session, ``local[2]``, with the jars of the built-in source."""
-    from benchmarks.ceiling import CeilingDataSource
-    from benchmarks.without_commits import WithoutCommitsDataSource
-
-    jars = ",".join(map(str, [*builtin_source_jars(), *avro_jars()]))
+    """Return a new session, ``local[2]``, with the jars of the built-in source and those of ``settings``."""
+    more = [jar for jar in settings.get("spark.jars", "").split(",") if jar]
+    jars = ",".join([*map(str, [*builtin_source_jars(), *avro_jars()]), *more])
     builder = (
         SparkSession.builder.master("local[2]")
         .appName("benchmarks")
-        .config("spark.jars", jars)
         .config("spark.driver.extraClassPath", jars.replace(",", ":"))
         .config("spark.driver.memory", "2g")
         .config("spark.ui.enabled", "false")
@@ -142,10 +143,14 @@ def session(settings: Mapping[str, str]) -> SparkSession:
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
     )
-    for name, value in settings.items():
+    for name, value in {**settings, "spark.jars": jars}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    session.dataSource.register(CeilingDataSource)
-    session.dataSource.register(WithoutCommitsDataSource)
+    if find_spec("pyspark.sql.streaming.datasource") is not None:  # since PySpark 4.2
+        from benchmarks.ceiling import CeilingDataSource
+        from benchmarks.without_commits import WithoutCommitsDataSource
+
+        session.dataSource.register(CeilingDataSource)
+        session.dataSource.register(WithoutCommitsDataSource)
     return session

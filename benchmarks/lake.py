@@ -7,17 +7,11 @@ environment, with a PySpark for which it has a runtime; see `integration.compati
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import tempfile
-from contextlib import ExitStack
 from typing import Any
 
 from benchmarks.environment import Say
-from benchmarks.results import Cell, Result
-from integration.compatibility.__main__ import ROOT, environment, wheel
-from integration.compatibility.rows import ROWS
+from benchmarks.other_spark import LAKES, measure_lakes
+from benchmarks.results import Result
 from integration.postgres import postgres_from_environment
 
 QUICK: dict[str, Any] = {"sizes": [1_000], "writers": [1, 2], "per_batch": 1_000, "writes": 2, "repetitions": 1}
@@ -31,35 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--per-batch", type=int, default=10_000, help="rows of a write (default: %(default)s)")
     parser.add_argument("--writes", type=int, default=5, help="of each writer (default: %(default)s)")
     parser.add_argument("--repetitions", type=int, default=3, help="(default: %(default)s)")
-    parser.add_argument("--formats", nargs="*", default=["delta", "iceberg"], help="(default: %(default)s)")
+    parser.add_argument("--formats", nargs="*", default=LAKES, help="(default: %(default)s)")
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
     """Run the benchmark and add a cell for each case to the result."""
     options = {name: getattr(args, name) for name in ("sizes", "writers", "per_batch", "writes", "repetitions")}
     result.notes.append("all writers are threads of one application, on the same two cores")
-    built = wheel()
-    cells: dict[str, Cell] = {}
-    for row in ROWS:
-        if row.name not in {f"lake-{name}" for name in args.formats}:
-            continue
-        say(f"preparing {row.name}")
-        python = str(environment(row, built))
-        with ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lake-"))
-            database = stack.enter_context(postgres_from_environment())
-            variables = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, "DATABASE_URL": database}
-            command = [python, "-m", "benchmarks.lake_writes", folder, json.dumps(options)]
-            environ = {**os.environ, **variables}
-            with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True) as process:
-                for line in process.stdout or ():
-                    if not line.startswith("{"):
-                        continue
-                    found = json.loads(line)
-                    if found["cell"] not in cells:
-                        cells[found["cell"]] = Cell(name=found["cell"], factors=found["factors"])
-                        result.cells.append(cells[found["cell"]])
-                    cells[found["cell"]].add(found["arm"], found["metrics"])
-                    say(f"{found['cell']}, {found['arm']}: {found['metrics']}")
-        if process.returncode:
-            raise RuntimeError(f"{row.name} ended with {process.returncode}: look into the log")
+    with postgres_from_environment() as database:
+        measure_lakes(
+            args.formats, "benchmarks.lake_writes", options, result, say, variables={"DATABASE_URL": database}
+        )

@@ -1,6 +1,6 @@
 """The writes that ``benchmarks.lake`` times, in an environment whose PySpark has the format.
 
-``python -m benchmarks.lake_writes FOLDER OPTIONS`` prints one JSON object for each measurement.  It needs no Kafka.
+``python -m benchmarks.lake_writes OPTIONS`` prints one JSON object for each measurement.  It needs no Kafka.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import logging
 import os
 import statistics
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -20,6 +21,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.other_spark import tell
 from benchmarks.samples import percentile
 from integration.compatibility.lake_writer import FORMAT, create, session
 from integration.postgres import execute, new_schema
@@ -60,7 +62,11 @@ class _Retries(logging.Handler):
 
 def main() -> None:
     """Run all measurements."""
-    folder, options = Path(sys.argv[1]), json.loads(sys.argv[2])
+    with tempfile.TemporaryDirectory(prefix="lake-") as folder:
+        _run(Path(folder), json.loads(sys.argv[1]))
+
+
+def _run(folder: Path, options: dict[str, Any]) -> None:
     place = _Place(session(folder), folder, options, retries := _Retries())
     logging.getLogger("pyspark_kafka_group").addHandler(retries)
     logging.getLogger("pyspark_kafka_group").setLevel(logging.INFO)
@@ -93,7 +99,8 @@ def _measure_size(place: _Place, rows: int) -> None:
                 took.append(time.monotonic() - begin)
             if repetition >= 0:  # the first repetition is the warm-up of the JVM
                 factors = {"format": FORMAT, "rows": rows}
-                _print(f"{FORMAT}, into a table of {rows:,} rows", factors, arm, write_s=statistics.median(took))
+                metrics = {"write_s": statistics.median(took)}
+                tell(f"{FORMAT}, into a table of {rows:,} rows", factors, arm, metrics)
         first += _WRITES * per_batch
 
 
@@ -140,14 +147,16 @@ def _measure_table(place: _Place, arm: str, writers: int, name: str, count: Call
     if problems:
         raise problems[0]
     assert count() == writers * options["writes"] * per_batch, "rows are missing, or repeated"
-    _print(
+    tell(
         f"{FORMAT}, {writers} writer{'s' * (writers > 1)}",
         {"format": FORMAT, "writers": writers},
         arm,
-        rows_per_s=writers * options["writes"] * per_batch / lasted_s,
-        p50_s=percentile(Counter(took), 0.5),
-        p99_s=percentile(Counter(took), 0.99),
-        retries=(place.retries.count - before) / len(took),
+        {
+            "rows_per_s": writers * options["writes"] * per_batch / lasted_s,
+            "p50_s": percentile(Counter(took), 0.5),
+            "p99_s": percentile(Counter(took), 0.99),
+            "retries": (place.retries.count - before) / len(took),
+        },
     )
 
 
@@ -196,10 +205,6 @@ def _append(name: str) -> Write:
             rows.writeTo(name).append()
 
     return write
-
-
-def _print(cell: str, factors: dict[str, Any], arm: str, **metrics: float | None) -> None:
-    print(json.dumps({"cell": cell, "factors": factors, "arm": arm, "metrics": metrics}), flush=True)
 
 
 if __name__ == "__main__":

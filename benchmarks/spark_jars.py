@@ -11,24 +11,25 @@ from pyspark_kafka_group.testing.jars import JarSet, resolve
 _SPARK = "org.apache.spark"
 _SOURCE, _TOKENS = "spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13"
 
+_4_2_0 = {
+    f"{_SPARK}:{_SOURCE}:4.2.0": "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
+    f"{_SPARK}:{_TOKENS}:4.1.0-preview1": "ab6e27a8a47ce63348dd0ecbd5543dc6212b4783180305cde5749e79684ea97b",
+    "org.apache.kafka:kafka-clients:3.9.2": "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8",
+    "org.apache.commons:commons-pool2:2.13.1": "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
+}
 _PINNED = {
     # PySpark 4.3.0 is on PyPI, but in November 2026 its jars were not in Maven Central.  The token provider, which only
     # matters with delegation tokens, was not there in 4.2.0 either.  Replace these by 4.3.0 when it is there.  Until
     # then the results name the measured release.
-    "4.3.0": {
-        f"{_SPARK}:{_SOURCE}:4.2.0": "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
-        f"{_SPARK}:{_TOKENS}:4.1.0-preview1": "ab6e27a8a47ce63348dd0ecbd5543dc6212b4783180305cde5749e79684ea97b",
-        "org.apache.kafka:kafka-clients:3.9.2": "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8",
-        "org.apache.commons:commons-pool2:2.13.1": "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
-    },
+    "4.3.0": _4_2_0,
+    "4.2.0": _4_2_0,
 }
 """By PySpark's version: the jars of ``format("kafka")`` with their SHA-256, the source first, without PySpark's own."""
 
 _AVRO = "spark-avro_2.13"
-_PINNED_AVRO = {
-    # As above: neither 4.3.0 nor 4.2.0 was in Maven Central.
-    "4.3.0": {f"{_SPARK}:{_AVRO}:4.1.1": "6a19d90bc3b6e88d8db0fa36a19273aa10fea2dbd7a62bb60e4cedd73051b32d"},
-}
+# As above: neither 4.3.0 nor 4.2.0 was in Maven Central.
+_AVRO_4_1_1 = {f"{_SPARK}:{_AVRO}:4.1.1": "6a19d90bc3b6e88d8db0fa36a19273aa10fea2dbd7a62bb60e4cedd73051b32d"}
+_PINNED_AVRO = {"4.3.0": _AVRO_4_1_1, "4.2.0": _AVRO_4_1_1}
 
 _NEEDED = (_SOURCE, _TOKENS, "kafka-clients", "commons-pool2")
 

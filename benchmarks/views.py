@@ -21,8 +21,8 @@ OURS_TUNED, EXACTLY_ONCE_TUNED = f"{OURS}, tuned", f"{EXACTLY_ONCE}, tuned"
 """Other arms of the sink."""
 
 APPEND_TUNED, APPEND = f"{TUNED}, append", f"{OURS}, append"
-LANDING_DELTA, LANDING_ICEBERG = "landing, Delta", "landing, Iceberg"
-"""The ways from a topic into files."""
+LAKE_TABLE, LANDING = "LakeTable", "landing"
+"""The ways from a topic into a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,13 +226,8 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
     "landing": (
         View(
             metric="records_per_s",
-            title="Records/s from a topic into files, whole batches with their commits",
-            ratios=(
-                (LANDING_DELTA, APPEND),
-                (LANDING_ICEBERG, APPEND),
-                (LANDING_DELTA, APPEND_TUNED),
-                (LANDING_ICEBERG, APPEND_TUNED),
-            ),
+            title="Records/s from a topic into a table, whole batches with their commits",
+            ratios=((LANDING, APPEND), (LANDING, APPEND_TUNED), (LANDING, LAKE_TABLE)),
         ),
         View(metric="jvm_cpu_s", title="CPU seconds of Spark's JVM per million records"),
         View(metric="python_cpu_s", title="CPU seconds of Python workers per million records"),
