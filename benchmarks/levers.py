@@ -1,4 +1,6 @@
-"""What settings of Spark bring to steady throughput.  The query is that of :mod:`benchmarks.throughput`.
+"""What settings of Spark, and of Spark's own source, bring to steady throughput.
+
+The query is that of :mod:`benchmarks.throughput`.
 
 The ceiling is the same query without reading: what a Python source can pass to the JVM at all.
 
@@ -12,10 +14,11 @@ from typing import Any
 
 from benchmarks.environment import Say, bench
 from benchmarks.processes import Watch
-from benchmarks.queries import rotated, run_to_the_end
+from benchmarks.queries import ONE_SETTING, rotated, run_to_the_end
+from benchmarks.records import BASE_SHAPE
 from benchmarks.results import Cell, Result
 from benchmarks.throughput import Variant, figures, filled, writer
-from benchmarks.views import CEILING, OURS
+from benchmarks.views import BUILTIN, CEILING, OURS, TUNED
 
 _UNIX = {"spark.python.unix.domain.socket.enabled": "true"}
 
@@ -27,6 +30,9 @@ ARMS: dict[str, tuple[str, dict[str, str]]] = {
     "ceiling, Unix sockets": (CEILING, _UNIX),
 }
 """The source and the settings of each arm."""
+
+BUILTIN_ARMS: dict[str, tuple[str, dict[str, str]]] = {arm: (arm, {}) for arm in (BUILTIN, *ONE_SETTING, TUNED)}
+"""The arms of Spark's own source, for records of the usual size."""
 
 QUICK: dict[str, Any] = {"records": 60_000, "megabytes": 20, "batches": 2, "repetitions": 1, "sizes": [100]}
 
@@ -48,14 +54,15 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             reading = filled(place, variant, args)
             cell = Cell(name=variant.name, factors={"records": reading.records, "value_size": size})
             result.cells.append(cell)
+            arms = ARMS | (BUILTIN_ARMS if size == BASE_SHAPE.value_size else {})
             for repetition in range(args.repetitions):
-                for arm in rotated(tuple(ARMS), repetition):
-                    source, settings = ARMS[arm]
+                for arm in rotated(tuple(arms), repetition):
+                    source, settings = arms[arm]
                     place.new_session(settings)
                     run_to_the_end(writer(place, source, variant, reading))
                     with Watch() as watch:
                         batches = run_to_the_end(writer(place, source, variant, reading))
-                    measured = figures(batches, variant.shape, watch, in_python=True)
+                    measured = figures(batches, variant.shape, watch, in_python=arm in ARMS)
                     cell.add(arm, measured)
                     say(f"{variant.name}, {arm}: {measured['records_per_s']:,.0f} records/s")
             place.kafka.delete_topic(reading.topics)

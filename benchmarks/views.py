@@ -47,6 +47,8 @@ class View:
     less_is_better: bool = False
 
 
+_TUNED_SETTINGS = ("max.poll.records", "max.partition.fetch.bytes", "receive.buffer.bytes", "fetch.min.bytes")
+
 _VERSUS = ((OURS, BUILTIN),)
 _VERSUS_TUNED = ((OURS, BUILTIN), (OURS, TUNED), (TUNED, BUILTIN))
 _VERSUS_ALL = (*_VERSUS_TUNED, (OURS, CEILING))
@@ -78,6 +80,8 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
                 ("ceiling, Unix sockets", "ceiling"),
                 ("defaults", "ceiling"),
                 ("Unix sockets", "ceiling, Unix sockets"),
+                *((f"{BUILTIN}, {name}", BUILTIN) for name in _TUNED_SETTINGS),
+                (TUNED, BUILTIN),
             ),
         ),
         View(metric="jvm_cpu_s", title="CPU seconds of Spark's JVM per million records"),
