@@ -30,8 +30,15 @@ from pyspark_kafka_group.stores.lake_history import OffsetSpan
 # A task holds this much, and the batch that has just come (32 MB at most), before it writes a row group.
 _ROW_GROUP_BYTES = 64_000_000
 
-_OPEN_FILES = os.sysconf("SC_OPEN_MAX") // 2
-"""How many files of a task are open: half of what the process may open.  Before it opens more, it ends the oldest."""
+
+def _most_open_files() -> int:
+    """Return how many files of a task may be open.  Each costs memory, above all in an object store."""
+    allowed = os.sysconf("SC_OPEN_MAX")  # -1 is no limit
+    return 500 if allowed < 0 else min(500, allowed // 2)
+
+
+_OPEN_FILES = _most_open_files()
+"""How many files of a task are open.  Before it opens more, it ends the oldest."""
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
@@ -174,7 +181,7 @@ def local_folder(uri: str) -> str | None:
 
 
 def is_url(uri: str) -> bool:
-    """Return whether a table is given by a URL.  Java writes one of the local disk as ``file:/lake``."""
+    """Return whether this is a URL of a table.  Java writes one of the local disk as ``file:/lake``."""
     return _URL.match(uri) is not None
 
 

@@ -396,6 +396,14 @@ def test_a_day_that_python_does_not_know_is_null_or_refused(at: Place, times: li
             Application(at, by_day(at)).land({ZERO: (0, 9)})
 
 
+@pytest.mark.parametrize(("allowed", "most"), [(-1, 500), (256, 128), (1_048_576, 500)])
+def test_a_task_leaves_half_of_the_files_to_its_process(
+    allowed: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sysconf", lambda _: allowed)
+    assert files._most_open_files() == most
+
+
 def test_a_task_opens_few_files_at_once(at: Place, times: list[int | None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_OPEN_FILES", 3)
     times += [n * DAY_US for n in range(8)]
