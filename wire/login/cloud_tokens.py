@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any
 
 from pyspark_kafka_group.wire.name_lookup import addresses
+from pyspark_kafka_group.wire.types import PropertyError
 
 Answer = tuple[str, float]
 Provide = Callable[[str], Answer]
@@ -39,20 +40,6 @@ def are_brokers_of(provider: str, servers: str) -> bool:
     """Return whether all servers have names that only the cloud of a provider of this package can have."""
     names = _BROKERS.get(provider, ())
     return all(any(name.fullmatch(address.host) for name in names) for address in addresses(servers))
-
-
-class NotReadyError(Exception):
-    """A provider cannot be used in this process.
-
-    Attributes
-    ----------
-    key, problem, remedy : str
-        The property at fault, the problem and the remedy.
-    """
-
-    def __init__(self, key: str, problem: str, remedy: str) -> None:
-        super().__init__(f"{key}: {problem} {remedy}")
-        self.key, self.problem, self.remedy = key, problem, remedy
 
 
 def msk(region: str, config: str, server: str) -> Provide:
@@ -92,7 +79,7 @@ def databricks(name: str, config: str, server: str) -> Provide:
     try:
         service = importlib.import_module("databricks.service_credentials")
     except ImportError:
-        raise NotReadyError(
+        raise PropertyError(
             _PROVIDER,
             "this Python has no module databricks.service_credentials, which only Databricks Runtime has.",
             "Run on Databricks, or name another token provider.",
@@ -144,7 +131,7 @@ def _scope(host: str) -> str:
 def _region(server: str) -> str:
     found = _AMAZON.fullmatch(server)
     if found is None:
-        raise NotReadyError(
+        raise PropertyError(
             _PROVIDER,
             "the name of the first server contains no region of AWS.",
             f"Write the brokers' own names into kafka.bootstrap.servers, or kafka.{_PROVIDER}=msk:REGION.",
@@ -161,7 +148,7 @@ def _settings(config: str, *names: str) -> dict[str, str]:
             found[name] = value
         elif pair.strip():
             known = ", ".join(f"{known}=..." for known in names)
-            raise NotReadyError(
+            raise PropertyError(
                 _CONFIG, "this token provider cannot understand it.", f"Write {known}." if known else "Remove it."
             )
     return found
@@ -171,7 +158,7 @@ def _library(name: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as problem:
-        raise NotReadyError(
+        raise PropertyError(
             _PROVIDER,
             f"a library is missing: {problem}.",
             f"Run pip install 'pyspark-kafka-group[{extra}]' for the Python of the driver and of each executor.",

@@ -201,7 +201,7 @@ def _provider(_pid: int, name: str, config: str, server: str) -> TokenProvider:
     kind, _, rest = name.partition(":")
     try:
         call = _READY[kind](rest, config, server) if kind in _READY else _imported(kind, rest)
-    except cloud_tokens.NotReadyError as problem:
+    except PropertyError as problem:
         raise PropertyError(problem.key, f"{name}: {problem.problem}", problem.remedy) from None
     return TokenProvider(name, call, config)
 
@@ -223,7 +223,7 @@ def _imported(module: str, path: str) -> Callable[[str], Any]:
     try:
         found: Any = importlib.import_module(module)
     except Exception as problem:
-        raise cloud_tokens.NotReadyError(
+        raise PropertyError(
             PROVIDER,
             f"this process cannot import {module}: {_text(problem)}.",
             "Install the module, with what it imports, into the Python of the driver and of each executor. Or give it "
@@ -233,7 +233,7 @@ def _imported(module: str, path: str) -> Callable[[str], Any]:
         found = getattr(found, attribute, None)
     if not callable(found):
         problem_text = "is not callable" if found is not None else "does not exist"
-        raise cloud_tokens.NotReadyError(
+        raise PropertyError(
             PROVIDER, f"{path} in {module} {problem_text}.", "Name a function that returns a token and its expiry."
         )
     call: Callable[[str], Any] = found

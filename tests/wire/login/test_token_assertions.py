@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from pyspark_kafka_group.wire.login.token_assertions import assertion_of, read_file, unsecured_token
+from pyspark_kafka_group.wire.login.oauth import assertion_of, read_file, unsecured_token
 from pyspark_kafka_group.wire.types import PropertyError
 
 RSA, CURVE = rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP256R1())
