@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from pyspark_kafka_group.cluster.channel import TIMEOUT_S
-from pyspark_kafka_group.cluster.properties.client_config import Properties, connection_properties, reach
+from pyspark_kafka_group.cluster.properties.client_config import Properties, connecting, reach
 from pyspark_kafka_group.cluster.topics import Topics
 from pyspark_kafka_group.cluster.transactions import Transactions
 from pyspark_kafka_group.wire.config_requests import BROKER, GROUP, TOPIC, DescribeConfigs
@@ -82,4 +82,4 @@ def connect(properties: Properties, *, client_id: str) -> Cluster:
     OptionError
         If a property asks for a connection that this source cannot make.
     """
-    return Cluster(*reach(connection_properties(properties)), client_id=client_id, properties=properties)
+    return Cluster(*reach(connecting(properties)), client_id=client_id, properties=properties)

@@ -23,8 +23,8 @@ from pyspark_kafka_group.cluster.cluster import Cluster, connect
 from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError, refusal
 from pyspark_kafka_group.cluster.groups import commit_requests
-from pyspark_kafka_group.cluster.properties.client_config import Properties, client_error, client_properties
-from pyspark_kafka_group.cluster.properties.client_login import client_text, needs_renewals, with_tokens
+from pyspark_kafka_group.cluster.properties.client_config import Properties, client_properties
+from pyspark_kafka_group.cluster.properties.clients import client_text, create_client, needs_renewals
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, transactional_id
 from pyspark_kafka_group.cluster.properties.redaction import redact
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, MemberFencedError
@@ -244,24 +244,21 @@ class TransactionalCommitter:
             # what it has sent twice may arrive in the next transaction, see _give_up.
             self._drop(self._producer)
         connections = self._connections = _Connections()
-        from confluent_kafka import KafkaException, Producer
+        from confluent_kafka import Producer
 
-        try:
-            config = {
-                **client_properties(ClientKind.PRODUCER, self._properties),
-                "transactional.id": self._transactional_id,
-                "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
-                # Deliberate: overrides the user's value.  After a shorter time librdkafka silently sends a request
-                # again, over another connection.  The first one could then arrive in the next transaction.
-                "socket.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000) + _SOCKET_SLACK_MS,
-                "client.id": self._transactional_id,
-                "error_cb": connections.failed,
-                "logger": connections,
-            }
-            self._renews = needs_renewals(config)
-            producer = Producer(with_tokens(config))
-        except (KafkaException, ValueError, TypeError) as problem:
-            raise client_error(problem, self._properties) from None
+        config = {
+            **client_properties(ClientKind.PRODUCER, self._properties),
+            "transactional.id": self._transactional_id,
+            "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
+            # Deliberate: overrides the user's value.  After a shorter time librdkafka silently sends a request again,
+            # over another connection.  The first one could then arrive in the next transaction.
+            "socket.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000) + _SOCKET_SLACK_MS,
+            "client.id": self._transactional_id,
+            "error_cb": connections.failed,
+            "logger": connections,
+        }
+        self._renews = needs_renewals(config)
+        producer = create_client(Producer, config, self._properties)
         self._run(producer, deadline, partial(_begin, producer))
         producer.poll(0)
         # No request of a transaction was on its way, and until the first server answers all brokers count as "down".

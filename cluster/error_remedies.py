@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.cluster.properties.client_login import client_text
+from pyspark_kafka_group.cluster.properties.clients import client_text
 from pyspark_kafka_group.cluster.properties.kafka_properties import transactional_id
 from pyspark_kafka_group.offsets.errors import BrokerError, KafkaGroupError
 from pyspark_kafka_group.offsets.kafka_errors import row_of

@@ -15,7 +15,7 @@ from functools import partial
 
 from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.cluster.properties.client_config import Properties, connection_properties, reach
+from pyspark_kafka_group.cluster.properties.client_config import Properties, connecting, reach
 from pyspark_kafka_group.cluster.request_errors import RequestErrors
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
@@ -115,7 +115,7 @@ class LogEnds:
     """
 
     def __init__(self, properties: Properties, *, client_id: str, read_committed: bool) -> None:
-        servers, security = reach(connection_properties(properties))
+        servers, security = reach(connecting(properties))
         self._connect: Connect = partial(
             BrokerConnection, client_id=client_id, timeout_s=_TIMEOUT_S, security=security, needed=()
         )

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.cluster.error_remedies import Remedy, explained, explanation, remedy_for
 from pyspark_kafka_group.cluster.group_identity import group_identity, no_member
-from pyspark_kafka_group.cluster.properties.client_config import client_error, client_properties, value_of
-from pyspark_kafka_group.cluster.properties.client_log import ClientLog
-from pyspark_kafka_group.cluster.properties.client_login import client_text, needs_renewals, with_tokens
+from pyspark_kafka_group.cluster.properties.client_config import client_properties, value_of
+from pyspark_kafka_group.cluster.properties.clients import ClientLog, client_text, create_client, needs_renewals
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, default_of
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.errors import BrokerError, NotUpgradedError
@@ -109,7 +108,7 @@ class Member:
     """
 
     def __init__(self, settings: GroupSettings, *, client_id: str, callbacks: Callbacks) -> None:
-        from confluent_kafka import Consumer, KafkaException
+        from confluent_kafka import Consumer
 
         self._settings = settings
         self._callbacks = callbacks
@@ -135,10 +134,7 @@ class Member:
         self._topics: list[str] = []  # the subscription
         self._released_by: Deadline | None = None  # when a former process must have given back this member's place
         self._join_again_at: Deadline | None = None
-        try:
-            self._consumer: Consumer = Consumer(with_tokens(config))
-        except (KafkaException, ValueError, TypeError) as problem:
-            raise client_error(problem, settings.properties) from None
+        self._consumer: Consumer = create_client(Consumer, config, settings.properties)
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Join the group, or change the subscription of this member."""
@@ -311,7 +307,7 @@ class Member:
 
         self._join_again_at = None
         self._consumer.close()
-        self._consumer = Consumer(with_tokens(self._config))
+        self._consumer = create_client(Consumer, self._config, self._settings.properties)
         self.subscribe(self._topics)
 
     def _raise_if_final(self, error: KafkaError) -> None:

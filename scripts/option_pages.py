@@ -90,8 +90,8 @@ and logs:
 _SET = """
 ## Properties that the source sets
 
-A default gives way to your value. The clients are the member of the group, the readers in the executors, the producer
-that commits in transactions, and two that ask about offsets and topics.
+A default gives way to your value. The clients are the member of the group, the readers in the executors, and the
+producer that commits in transactions.
 
 """
 
@@ -145,9 +145,11 @@ def _anchor(title: str) -> str:
 
 
 def _entry(option: Option) -> str:
-    where = {"both": "streams and batch reads", "stream": "streams", "batch": "batch reads"}[option.reads]
+    where = "streams" if option.stream is Use.YES else "batch reads"
+    if option.stream is option.batch:
+        where = "streams and batch reads"
     ignored = "; ignored in batch reads" if option.batch is Use.IGNORED else ""
-    return _section(option.name, [option.kind, _defaults(option), where + ignored], option.doc)
+    return _section(option.name, [option.form.text, _defaults(option), where + ignored], option.doc)
 
 
 def _section(name: str, facts: Sequence[str], doc: str) -> str:
@@ -232,7 +234,7 @@ def sink_options_page() -> str:
     """Return docs/sink-options.md."""
     text = _SINK
     for option in WRITE_OPTIONS:
-        facts = [option.kind, _default(option.default, required=option.required)]
+        facts = [option.form.text, _default(option.default, required=option.required)]
         text += _section(option.name, facts, option.doc).replace("### ", "## ", 1)
     text += _PRODUCER
     for row in PRODUCER_PROPERTIES:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from pyspark_kafka_group.cluster.properties import java_security
-from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, applies_to
+from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, row_of
 from pyspark_kafka_group.cluster.properties.secret_references import check_references, refers
 from pyspark_kafka_group.offsets.errors import ConfigurationError, OptionError
 
@@ -52,4 +52,4 @@ def without_options(text: str) -> str:
 def _concerns_connection(key: str, value: str) -> bool:
     if key.startswith(("config.", "security.")):
         return True
-    return ClientKind.ADMIN in applies_to(key) and not java_security.only_java_knows(key, value)
+    return ClientKind.PRODUCER in row_of(key).applies_to and not java_security.only_java_knows(key, value)

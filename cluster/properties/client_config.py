@@ -1,30 +1,36 @@
 """From the user's ``kafka.*`` properties to the configuration of each client, and of the source's own connections.
 
-`kafka_properties` says which client gets a property.  This module opens no connections, but reads references.
+The parsers of options check the properties here, and keep them as the user wrote them, with their references.  The
+process that opens a client resolves and translates them, and picks what this client gets.  `kafka_properties` is the
+table.  This module opens no connections, but reads references.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from pyspark_kafka_group.cluster.properties import permissions
+from pyspark_kafka_group.cluster.properties.java_login import JAAS
 from pyspark_kafka_group.cluster.properties.java_security import as_librdkafka
 from pyspark_kafka_group.cluster.properties.kafka_properties import (
     CLASSIC_ONLY,
+    DECIDING,
     DEFAULTS,
     FORCED,
+    PROPERTIES,
     ClientKind,
+    KafkaProperty,
     OwnConnections,
-    applies_to,
+    Refusal,
     default_of,
-    own_connections,
-    refusal_of,
+    row_of,
 )
-from pyspark_kafka_group.cluster.properties.permissions import check_properties as check_permissions
-from pyspark_kafka_group.cluster.properties.redaction import keep_secret, redact
-from pyspark_kafka_group.cluster.properties.secret_references import resolved
-from pyspark_kafka_group.offsets.errors import KafkaGroupError, OptionError
+from pyspark_kafka_group.cluster.properties.redaction import keep_secret
+from pyspark_kafka_group.cluster.properties.secret_references import check_references, refers, resolved, with_words
+from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.wire.login.properties import security_of
+from pyspark_kafka_group.wire.login.token_cache import PROVIDER
 from pyspark_kafka_group.wire.name_lookup import addresses, server_list
 from pyspark_kafka_group.wire.security import Security
 from pyspark_kafka_group.wire.types import Address, PropertyError
@@ -39,6 +45,108 @@ class Reach(NamedTuple):
     security: Security
 
 
+def check_properties(properties: Properties) -> None:
+    """Refuse properties that would break the guarantees of the source.
+
+    Parameters
+    ----------
+    properties : mapping of str to str
+        The ``kafka.*`` options, without the prefix.
+
+    Raises
+    ------
+    OptionError
+        If a property is refused.  The error names it, the reason and the remedy.
+    """
+    check_security(properties, decided=DECIDING)
+    for row in PROPERTIES:
+        if row.key in properties:
+            _check(row.key, row_of(row.key), properties[row.key])
+    if "group.instance.id" in properties and not properties["group.instance.id"].strip():
+        # librdkafka would join as a dynamic member, and this source takes each value for a static one.
+        raise OptionError(
+            "kafka.group.instance.id",
+            "it is blank.",
+            "Write a name of this query, which no other member of the group has. Or remove it, for a member whose "
+            "partitions move when it restarts.",
+        )
+    for row in PROPERTIES:
+        if row.classic_only and row.key in properties and value_of("group.protocol", properties) == "consumer":
+            raise OptionError(
+                f"kafka.{row.key}",
+                "the broker decides this under kafka.group.protocol=consumer.",
+                "Remove it, or use kafka.group.protocol=classic.",
+            )
+
+
+def _check(key: str, row: KafkaProperty, value: str) -> None:
+    option = f"kafka.{key}"
+    check_refusal(option, value, row.refusal)
+    if row.values and value not in row.values:
+        raise OptionError(option, f"it cannot be {value!r}.", f"Write {' or '.join(row.values)}.")
+    if row.unit:
+        remedy = f"Write a number of {row.unit} from {row.least} to {row.most}."
+        if not value.strip().isdecimal() or not value.isascii():
+            raise OptionError(option, f"{value!r} is not a whole number.", remedy)
+        if not row.least <= int(value) <= row.most:
+            raise OptionError(option, f"{value.strip()} is out of range.", remedy)
+
+
+def check_refusal(option: str, value: str, refusal: Refusal | None) -> None:
+    """Raise :class:`OptionError` for a property that users cannot set."""
+    if refusal is not None and value.strip().lower() not in refusal.allowed:
+        raise OptionError(option, f"it cannot be set: {refusal.why}", refusal.instead)
+
+
+def check_security(properties: Properties, *, decided: Collection[str]) -> None:
+    """Refuse properties that librdkafka does not support, or whose use the owner of this process does not allow.
+
+    Do not resolve references.  The process that opens connections checks again, in `connecting`.
+
+    Parameters
+    ----------
+    properties : mapping of str to str
+        The ``kafka.*`` options, without the prefix.
+    decided : collection of str
+        The properties that cannot be references.
+
+    Raises
+    ------
+    OptionError
+        If a property is refused.  The error names it, the reason and the remedy.
+    """
+    check_references(properties, decided=decided)
+    written = {key: value for key, value in properties.items() if not refers(value)}
+    if "bootstrap.servers" in written:
+        _servers(written["bootstrap.servers"])
+    permissions.check_properties(written)
+    # Deliberate: check the token source here only if no reference can decide about it.  Otherwise the process that
+    # opens connections checks it.
+    if not any(_may_decide(key, value) for key, value in properties.items() if refers(value)):
+        _check_token_source(as_librdkafka({key: with_words(value) for key, value in properties.items()}))
+
+
+def _may_decide(key: str, value: str) -> bool:
+    if key == JAAS:
+        return value.lstrip().startswith("${")  # otherwise the class is known
+    return key.startswith(("sasl.", "ssl.", "security.", "config."))
+
+
+def _check_token_source(properties: Properties) -> None:
+    """Refuse OAUTHBEARER without a source of tokens: librdkafka would wait for a callback for ever."""
+    given = {key: value.strip().lower() for key, value in properties.items()}
+    if given.get("sasl.mechanism") != "oauthbearer" or not given.get("security.protocol", "").startswith("sasl"):
+        return
+    oidc = given.get("sasl.oauthbearer.method") == "oidc"
+    if not oidc and PROVIDER not in given and given.get("enable.sasl.oauthbearer.unsecure.jwt") != "true":
+        raise OptionError(
+            "kafka.sasl.oauthbearer.method",
+            "it is not oidc, and no token provider is named, so librdkafka would wait for tokens for ever.",
+            "Write oidc, with kafka.sasl.oauthbearer.client.id, .client.secret and .token.endpoint.url. Or name a "
+            f"token provider with kafka.{PROVIDER}.",
+        )
+
+
 def client_properties(client: ClientKind, properties: Properties) -> dict[str, Any]:
     """Return the configuration of a client: the user's properties, the defaults, and what users cannot change.
 
@@ -51,16 +159,8 @@ def client_properties(client: ClientKind, properties: Properties) -> dict[str, A
     """
     classic = value_of("group.protocol", properties) == "classic"
     forced = {key: value for key, value in FORCED[client].items() if classic or key not in CLASSIC_ONLY}
-    return {**DEFAULTS[client], **_reaching(client, properties), **forced}
-
-
-def connection_properties(properties: Properties) -> dict[str, Any]:
-    """Return the properties that concern the connection, for a client that only connects."""
-    return {**DEFAULTS[ClientKind.ADMIN], **_reaching(ClientKind.ADMIN, properties)}
-
-
-def _reaching(client: ClientKind, properties: Properties) -> dict[str, str]:
-    return {key: value for key, value in connecting(properties).items() if client in applies_to(key)}
+    users = {key: value for key, value in connecting(properties).items() if client in row_of(key).applies_to}
+    return {**DEFAULTS[client], **users, **forced}
 
 
 def connecting(properties: Properties) -> dict[str, str]:
@@ -80,45 +180,39 @@ def connecting(properties: Properties) -> dict[str, str]:
     translated = as_librdkafka(read)
     keep_secret({key: value for key, value in translated.items() if properties.get(key) != value})
     if "bootstrap.servers" in translated:
-        translated["bootstrap.servers"] = servers_of(translated["bootstrap.servers"])
-    check_permissions(translated)
+        translated["bootstrap.servers"] = server_list(_servers(translated["bootstrap.servers"]))
+    permissions.check_properties(translated)
     return translated
 
 
-def servers_of(text: str) -> str:
-    """Return ``bootstrap.servers`` in the form that every client accepts.
-
-    Raises
-    ------
-    OptionError
-        If it names no server, or one of them is invalid.
-    """
-    try:
-        return server_list(addresses(text))
-    except PropertyError as problem:
-        raise OptionError(f"kafka.{problem.key}", problem.problem, problem.remedy) from None
-
-
-def reach(config: Mapping[str, str]) -> Reach:
+def reach(properties: Properties) -> Reach:
     """Return how to connect.
 
     Parameters
     ----------
-    config : mapping
-        Properties with librdkafka's names.
+    properties : mapping
+        The result of `connecting`, or the configuration of a client.
 
     Raises
     ------
     OptionError
         If the source's own connections do not support a property.
     """
-    for key in sorted(config):
-        refusal = refusal_of(key)
-        if refusal is not None and own_connections(key) is OwnConnections.NOT_SUPPORTED:
-            raise OptionError(f"kafka.{key}", refusal.why, refusal.instead)
+    for key in sorted(properties):
+        row = row_of(key)
+        if row.refusal is not None and row.own_connections is OwnConnections.NOT_SUPPORTED:
+            raise OptionError(f"kafka.{key}", row.refusal.why, row.refusal.instead)
     try:
-        security = security_of(config)
-        return Reach(addresses(config.get("bootstrap.servers", "")), security)
+        security = security_of(properties)
+    except PropertyError as problem:
+        raise OptionError(f"kafka.{problem.key}", problem.problem, problem.remedy) from None
+    return Reach(_servers(properties.get("bootstrap.servers", "")), security)
+
+
+def _servers(text: str) -> list[Address]:
+    """Return the addresses of ``bootstrap.servers``; raise if it names no server, or one of them is invalid."""
+    try:
+        return addresses(text)
     except PropertyError as problem:
         raise OptionError(f"kafka.{problem.key}", problem.problem, problem.remedy) from None
 
@@ -126,31 +220,3 @@ def reach(config: Mapping[str, str]) -> Reach:
 def value_of(key: str, properties: Properties) -> str:
     """Return the value of a property: the user's, or the default."""
     return properties[key] if key in properties else default_of(key)
-
-
-def client_error(problem: Exception, properties: Properties) -> KafkaGroupError:
-    """Explain why a client could not be created: librdkafka refuses a property.
-
-    Parameters
-    ----------
-    problem : Exception
-        What the constructor of a confluent_kafka client raised.
-    properties : mapping
-        The user's properties, for naming the one at fault and for redaction.
-    """
-    text = redact(str(problem), properties)
-    if "No provider for SASL mechanism" in text:
-        return OptionError(
-            "kafka.sasl.mechanism",
-            f"the Kafka client refuses it: {text}",
-            "The wheels of confluent-kafka are built without Kerberos (GSSAPI, the default of kafka.sasl.mechanism). "
-            "Build it on a librdkafka with Cyrus SASL, as docs/kerberos.md says, for the driver and the executors, or "
-            "use another mechanism.",
-        )
-    named = [key for key in properties if key in str(problem)]
-    option = f"kafka.{max(named, key=len)}" if named else "kafka.*"
-    return OptionError(
-        option,
-        f"the Kafka client refuses it: {text}",
-        "See librdkafka's CONFIGURATION.md for its properties and their values.",
-    )

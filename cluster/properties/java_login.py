@@ -1,4 +1,7 @@
-"""The login of Java's client in librdkafka's terms: JAAS configurations and login callback handlers."""
+"""The logins of Java's client in librdkafka's terms: JAAS configurations, callback handlers, and the clouds' classes.
+
+The logins of the clouds become a token provider.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
-from pyspark_kafka_group.cluster.properties.cloud_logins import unshaded
 from pyspark_kafka_group.cluster.properties.permissions import SAFE_FOR_A_SHELL
 from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.wire.login.token_cache import PROVIDER, PROVIDER_CONFIG
+from pyspark_kafka_group.wire.types import PropertyError
 
 if TYPE_CHECKING:
     from pyspark_kafka_group.cluster.properties.jaas import LoginModule
 
 JAAS = "sasl.jaas.config"
-_HANDLER = "sasl.login.callback.handler.class"
+HANDLER = "sasl.login.callback.handler.class"
+_CLIENT_HANDLER = "sasl.client.callback.handler.class"
+_MECHANISM = "sasl.mechanism"
 _SERVICE = "sasl.kerberos.service.name"
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
-
-LOGIN_KEYS = frozenset({JAAS, _HANDLER})
-"""The properties that this module translates."""
 
 _KAFKA = "org.apache.kafka.common.security."
 _PLAIN = f"{_KAFKA}plain.PlainLoginModule"
@@ -33,6 +36,9 @@ _OIDC_HANDLERS = frozenset(
         f"{_KAFKA}oauthbearer.secured.OAuthBearerLoginCallbackHandler",
     }
 )
+_SHADED = ("shadedmskiam.", "kafkashaded.")  # where Databricks has these classes
+_AMAZON = "software.amazon.msk.auth.iam."
+_GOOGLE_HANDLER = "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler"
 
 _SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 # Java's modules for PLAIN and SCRAM do the same with a name and a password: either serves either mechanism.
@@ -44,7 +50,109 @@ _MECHANISMS = {
 }
 _OTHERWISE = "Use kafka.sasl.mechanism with librdkafka's properties for it."
 
+_PROFILE = "awsProfileName"
+"""The option of Amazon's login module that has an equivalent."""
+
+_AMAZON_IGNORED = frozenset({"awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs"})
+"""Its options that change nothing here."""
+
+_OTHER_WAYS = ("sasl.oauthbearer.", "enable.sasl.oauthbearer.", JAAS, HANDLER)
+"""What properties of other ways to tokens begin with."""
+
 _Found = Iterator[tuple[str, str, str]]
+
+
+def with_provider(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties with a token provider in place of the cloud's classes of Java.
+
+    Parameters
+    ----------
+    properties : mapping of str to str
+        The user's properties, without ``kafka.``, each under one name.
+
+    Raises
+    ------
+    OptionError
+        If the name of the provider is invalid, or it contradicts another property.
+    """
+    found = dict(properties)
+    handler, by_iam = _unshaded(found.get(HANDLER, "")), found.get(_MECHANISM, "").strip() == "AWS_MSK_IAM"
+    by_token = handler == f"{_AMAZON}IAMOAuthBearerLoginCallbackHandler"
+    if handler == _GOOGLE_HANDLER:
+        _without_module(found, _OAUTH)
+        found.setdefault(PROVIDER, "google")
+    if by_iam or by_token:
+        _with_amazon(found, _without_module(found, f"{_AMAZON}IAMLoginModule" if by_iam else _OAUTH))
+    if handler == _GOOGLE_HANDLER or by_token:
+        del found[HANDLER]
+    if PROVIDER in found:
+        _check_provider(found)
+        found.setdefault(_MECHANISM, "OAUTHBEARER")
+        found.setdefault("security.protocol", "SASL_SSL")
+    return found
+
+
+def _with_amazon(found: dict[str, str], options: Mapping[str, str]) -> None:
+    if _unshaded(found.get(_CLIENT_HANDLER, "")) == f"{_AMAZON}IAMClientCallbackHandler":
+        del found[_CLIENT_HANDLER]
+    found[_MECHANISM] = "OAUTHBEARER"
+    found.setdefault(PROVIDER, "msk:")
+    for name, value in options.items():
+        if name == _PROFILE and "," not in value:
+            found.setdefault(PROVIDER_CONFIG, f"profile={value}")
+        elif name not in _AMAZON_IGNORED:
+            _refuse(
+                f"the source has no equivalent of its option {name}, or of the option's value.",
+                f"Remove it. To assume a role, name a profile of AWS that does ({_PROFILE}).",
+            )
+
+
+def _without_module(found: dict[str, str], expected: str) -> Mapping[str, str]:
+    """Remove the login module, which must be the expected one if there is any; return its options."""
+    if JAAS not in found:
+        return {}
+    remedy = f"Write {expected} required;"
+    module = _login_module(found.pop(JAAS), remedy)
+    if module.name != expected:
+        _refuse("its login module is not the one of this login.", remedy)
+    return module.options
+
+
+def _check_provider(found: Mapping[str, str]) -> None:
+    # Deliberate: not at the top.  Few queries need it.
+    from pyspark_kafka_group.wire.login.token_providers import check_name
+
+    try:
+        check_name(found[PROVIDER].strip())
+    except PropertyError as problem:
+        raise OptionError(f"kafka.{problem.key}", problem.problem, problem.remedy) from None
+    for other in found:
+        if other.startswith(_OTHER_WAYS) and other not in (PROVIDER, PROVIDER_CONFIG):
+            raise OptionError(f"kafka.{PROVIDER}", f"it is given together with kafka.{other}.", "Remove one.")
+    if found.get(_MECHANISM, "OAUTHBEARER").strip() != "OAUTHBEARER":
+        raise OptionError(f"kafka.{_MECHANISM}", f"it is not OAUTHBEARER, which kafka.{PROVIDER} needs.", "Remove one.")
+    if not found.get("security.protocol", "SASL_SSL").strip().lower().startswith("sasl"):
+        raise OptionError(
+            "kafka.security.protocol", f"it has no login, which kafka.{PROVIDER} needs.", "Write SASL_SSL."
+        )
+
+
+def _unshaded(name: str) -> str:
+    """Return the name of a class without the prefix that Databricks puts in front of it."""
+    name = name.strip()
+    return next((name.removeprefix(prefix) for prefix in _SHADED if name.startswith(prefix)), name)
+
+
+def _login_module(text: str, remedy: str) -> LoginModule:
+    """Return the module of a JAAS configuration, with the usual name of its class."""
+    # Deliberate: not at the top.  Few queries need it.
+    from pyspark_kafka_group.cluster.properties.jaas import JaasError, parse_jaas
+
+    try:
+        module = parse_jaas(text)
+    except JaasError as problem:
+        raise OptionError(f"kafka.{JAAS}", f"{problem}.", remedy) from None
+    return replace(module, name=_unshaded(module.name))
 
 
 def login_properties(properties: Mapping[str, str]) -> _Found:
@@ -60,32 +168,23 @@ def login_properties(properties: Mapping[str, str]) -> _Found:
     OptionError
         If only Java's client supports this login.  The text shows no value of an option of JAAS.
     """
-    handler = properties.get(_HANDLER)
-    if handler is not None:
-        if unshaded(handler) not in _OIDC_HANDLERS:
+    if HANDLER in properties:
+        if _unshaded(properties[HANDLER]) not in _OIDC_HANDLERS:
             raise OptionError(
-                f"kafka.{_HANDLER}",
+                f"kafka.{HANDLER}",
                 "it is a class of Java, and the source has an equivalent only for Kafka's own "
                 "OAuthBearerLoginCallbackHandler, and for those of Amazon MSK and Google.",
                 "Remove it, and log in by PLAIN, SCRAM, OAUTHBEARER with OIDC, or a client certificate. Or name a "
                 "token provider with kafka.sasl.oauthbearer.provider.",
             )
-        yield _HANDLER, "sasl.oauthbearer.method", "oidc"
-    text = properties.get(JAAS)
-    if text is None:
+        yield HANDLER, "sasl.oauthbearer.method", "oidc"
+    if JAAS not in properties:
         return
-    from pyspark_kafka_group.cluster.properties.jaas import JaasError, parse_jaas
-
-    try:
-        module = parse_jaas(text)
-    except JaasError as problem:
-        raise OptionError(
-            f"kafka.{JAAS}",
-            f"{problem}.",
-            'Write <class> required <option>="<value>" ...; with a backslash before each quotation mark and backslash '
-            "in a value. Or use kafka.sasl.username and kafka.sasl.password.",
-        ) from None
-    module = replace(module, name=unshaded(module.name))
+    module = _login_module(
+        properties[JAAS],
+        'Write <class> required <option>="<value>" ...; with a backslash before each quotation mark and backslash '
+        "in a value. Or use kafka.sasl.username and kafka.sasl.password.",
+    )
     _check_mechanism(module, properties)
     if module.name in (_PLAIN, _SCRAM):
         yield from _password(module)
@@ -103,11 +202,11 @@ def _check_mechanism(module: LoginModule, properties: Mapping[str, str]) -> None
     if not properties.get("security.protocol", "").strip().lower().startswith("sasl"):
         return
     allowed = _MECHANISMS[module.name]
-    mechanism = properties.get("sasl.mechanism", "")
+    mechanism = properties.get(_MECHANISM, "")
     if (mechanism.strip() or "GSSAPI") not in allowed:
         found = f"it is {mechanism}" if mechanism else "it is missing, which means GSSAPI"
         raise OptionError(
-            "kafka.sasl.mechanism",
+            f"kafka.{_MECHANISM}",
             f"{found}, but the login module of kafka.{JAAS} is for another mechanism.",
             f"Write {' or '.join(allowed)}, or another login module.",
         )

@@ -7,7 +7,7 @@ table does not depend on what users have set; `client_config` combines the two.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -18,8 +18,6 @@ class ClientKind(Enum):
     MEMBER = "member"  # of the group; never fetches
     READER = "readers"  # in executors
     PRODUCER = "producer"  # commits in transactions
-    OFFSETS = "offsets"  # asks for offsets, and never joins
-    ADMIN = "admin"  # describes topics and groups
 
 
 EVERY_CLIENT = frozenset(ClientKind)
@@ -63,8 +61,8 @@ class KafkaProperty:
     ----------
     key : str
         The name without ``kafka.``.  ``sasl.*`` is the family of all names that begin with ``sasl.``.
-    applies_to : frozenset of ClientKind or None
-        The clients that get the user's value.  None: as for the family, or as for unknown properties.
+    applies_to : frozenset of ClientKind
+        The clients that get the user's value.
     default : str or None
         The value if the user sets none; None if librdkafka decides.
     sent_to : frozenset of ClientKind
@@ -74,8 +72,8 @@ class KafkaProperty:
         Values that clients get, whatever the user sets.
     another_name_of : str
         The property of which this is librdkafka's other name.  Clients get that one.
-    own_connections : OwnConnections or None
-        The meaning for the source's own connections.  None: as for the family, and `IGNORED` without one.
+    own_connections : OwnConnections
+        The meaning for the source's own connections.
     values : tuple of str
         The possible values; empty if there is no such list.
     unit : str
@@ -93,12 +91,12 @@ class KafkaProperty:
     """
 
     key: str
-    applies_to: frozenset[ClientKind] | None = None
+    applies_to: frozenset[ClientKind] = _UNKNOWN
     default: str | None = None
     sent_to: frozenset[ClientKind] = frozenset()
     forced: Mapping[ClientKind, str] = field(default_factory=dict)
     another_name_of: str = ""
-    own_connections: OwnConnections | None = None
+    own_connections: OwnConnections = OwnConnections.IGNORED
     values: tuple[str, ...] = ()
     unit: str = ""
     least: int = 0
@@ -203,7 +201,6 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     KafkaProperty(
         key="topic.metadata.refresh.interval.ms",
         applies_to=EVERY_CLIENT,
-        own_connections=_IGNORED,
         unit="milliseconds",
         least=1,
         most=3_600_000,
@@ -215,7 +212,6 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     KafkaProperty(
         key="metadata.max.age.ms",
         applies_to=EVERY_CLIENT,
-        own_connections=_IGNORED,
         unit="milliseconds",
         least=1,
         most=86_400_000,
@@ -254,9 +250,9 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         "RackAwareReplicaSelector (KIP-392, Kafka 2.3). If a replica stalls or breaks the connection, they read from "
         "the leader for 5 minutes. One value for all executors of the query.",
     ),
-    KafkaProperty(key="group.id", own_connections=_IGNORED),  # the readers have another one
+    KafkaProperty(key="group.id"),  # the readers have another one
     # Properties without a use for direct readers.
-    *(KafkaProperty(key=key, own_connections=_IGNORED) for key in ("request.timeout.ms", "statistics.interval.ms")),
+    *(KafkaProperty(key=key) for key in ("log_level", "request.timeout.ms", "statistics.interval.ms")),
     # Properties that only a member uses.
     KafkaProperty(key="auto.commit.enable", applies_to=_MEMBER),  # librdkafka's older name of enable.auto.commit
     KafkaProperty(key="group.protocol.type", applies_to=_MEMBER),
@@ -264,13 +260,11 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     # Properties that users cannot set.
     KafkaProperty(
         key="enable.auto.commit",
-        own_connections=_IGNORED,
-        forced={ClientKind.MEMBER: "false", ClientKind.READER: "false", ClientKind.OFFSETS: "false"},
+        forced={ClientKind.MEMBER: "false", ClientKind.READER: "false"},
         refusal=Refusal(why=_COMMITS, instead="Remove it.", allowed=("false",)),
     ),
     KafkaProperty(
         key="enable.auto.offset.store",
-        own_connections=_IGNORED,
         forced={ClientKind.MEMBER: "false", ClientKind.READER: "false"},
         refusal=Refusal(why=_COMMITS, instead="Remove it.", allowed=("false",)),
     ),
@@ -279,9 +273,8 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="auto.offset.reset",
-        own_connections=_IGNORED,
         # Any other value silently skips lost records.
-        forced={ClientKind.READER: "error", ClientKind.OFFSETS: "error"},
+        forced={ClientKind.READER: "error"},
         refusal=Refusal(
             why="the source decides once where to start, and never resets silently.",
             instead="Use startingOffsets, and failOnDataLoss for offsets that are gone.",
@@ -301,7 +294,6 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="enable.partition.eof",
-        own_connections=_IGNORED,
         # Offsets at the end of a range may belong to no record.  Then only this event shows that the end is reached.
         forced={ClientKind.READER: "true"},
         refusal=Refusal(why="the readers set it themselves.", instead="Remove it.", allowed=("true",)),
@@ -336,16 +328,14 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     # Properties that this source sets.
     KafkaProperty(
         key="enable.metrics.push",
-        own_connections=_IGNORED,
         # The KIP-714 metrics of these clients are of no use, and would cost a subscription request for each client.
         default="false",
         sent_to=_READER,
-        forced={ClientKind.MEMBER: "false", ClientKind.PRODUCER: "false", ClientKind.OFFSETS: "false"},
+        forced={ClientKind.MEMBER: "false", ClientKind.PRODUCER: "false"},
     ),
     KafkaProperty(
         key="allow.auto.create.topics",
         applies_to=EVERY_CLIENT,
-        own_connections=_IGNORED,
         # Reading a deleted topic must not bring it back, empty.
         forced={ClientKind.READER: "false"},
     ),
@@ -358,7 +348,6 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="fetch.queue.backoff.ms",
-        own_connections=_IGNORED,
         # How long fetching rests once the queue is full.  librdkafka's 1000 leaves a fast reader idle for that long;
         # 0 would make its broker thread spin.
         default="10",
@@ -387,19 +376,11 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         default=str(32 * 1024),
         sent_to=_READER,
     ),
-    KafkaProperty(key="queued.min.messages", own_connections=_IGNORED, default="100000", sent_to=_READER),
+    KafkaProperty(key="queued.min.messages", default="100000", sent_to=_READER),
     KafkaProperty(
         key="log.connection.close",
-        own_connections=_IGNORED,
         # Only the producer's log shows that a connection broke, see `committer`.
         forced={ClientKind.PRODUCER: "true"},
-    ),
-    KafkaProperty(
-        key="log_level",
-        own_connections=_IGNORED,
-        # Failed requests show that a broker is down.  librdkafka would also print it, 20 times a second for each
-        # connection.
-        forced={ClientKind.OFFSETS: "0", ClientKind.ADMIN: "0"},
     ),
     KafkaProperty(
         key="sasl.oauthbearer.provider",
@@ -537,47 +518,27 @@ CLASSIC_ONLY = frozenset(row.key for row in PROPERTIES if row.classic_only)
 """The properties that librdkafka refuses under the consumer protocol, where the broker decides."""
 
 
+def row_of(key: str) -> KafkaProperty:
+    """Return the row of a property, or else of its nearest family, or else what holds for unknown properties."""
+    key = OTHER_NAMES.get(key, key)
+    if key in _ROWS:
+        return _ROWS[key]
+    families = [prefix for prefix in _FAMILIES if key.startswith(prefix)]
+    return _FAMILIES[max(families, key=len)] if families else KafkaProperty(key=key)
+
+
 def default_of(key: str) -> str:
     """Return the default value of a property of the table."""
-    value = _ROWS[key].default
+    value = row_of(key).default
     if value is None:
         raise ValueError(f"{key} has no default")
     return value
 
 
-def row_of(key: str) -> KafkaProperty:
-    """Return the row of a property of the table."""
-    return _ROWS[key]
-
-
-def applies_to(key: str) -> frozenset[ClientKind]:
-    """Return the clients that get the user's value of the property ``key``."""
-    return next((row.applies_to for row in _rows(key) if row.applies_to is not None), _UNKNOWN)
-
-
-def own_connections(key: str) -> OwnConnections:
-    """Return the meaning of the property ``key`` for the source's own connections."""
-    return next((row.own_connections for row in _rows(key) if row.own_connections is not None), _IGNORED)
-
-
-def refusal_of(key: str) -> Refusal | None:
-    """Return why users cannot set the property ``key``; None if they can."""
-    return next((row.refusal for row in _rows(key)), None)
-
-
 def is_in_table(key: str) -> bool:
     """Return whether ``key`` is a property of the table, or of one of its families."""
-    return any(True for _ in _rows(key))
+    return key in _ROWS or key.startswith(tuple(_FAMILIES))
 
 
-def _rows(key: str) -> Iterator[KafkaProperty]:
-    """Yield the row of a property and then those of its families, the nearest first."""
-    if key in _ROWS:
-        yield _ROWS[key]
-    for prefix in sorted(_FAMILIES, key=len, reverse=True):
-        if key.startswith(prefix):
-            yield _FAMILIES[prefix]
-
-
-DECIDING = frozenset(key for key in _ROWS if applies_to(key) != EVERY_CLIENT)
+DECIDING = frozenset(key for key in _ROWS if row_of(key).applies_to != EVERY_CLIENT)
 """The properties that this source itself reads, or gives only to some of the clients."""

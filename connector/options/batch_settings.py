@@ -14,7 +14,6 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.options.option import ParsedOptions, Use, check_required
 from pyspark_kafka_group.options.parsers import COMMITTED, GivenOffsets, StartingOffsets
 from pyspark_kafka_group.options.settings import ReadSettings, Settings, parse, parse_read, read_settings
-from pyspark_kafka_group.options.start_options import check_limits, strategy
 from pyspark_kafka_group.options.table import OPTIONS
 
 _log = logging.getLogger(__name__)
@@ -96,17 +95,16 @@ def parse_batch(options: Mapping[str, str]) -> BatchSettings:
         If an option is missing, unknown, malformed or in conflict.  The error names the first one and the remedy.
     """
     values = parse_read(options, batch=True)
-    check_limits(values)
     start_option, start = _start(values)
     until_option, until = _until(values)
-    read = strategy(values)
+    read = values.read
     check_required(values, OPTIONS)
     group_id: str | None = values["kafka.group.id"]
     _check_committed(start, group_id, values)
     _check_order(start_option, start, until_option, until)
     properties = values.properties
     return BatchSettings(
-        **read_settings(values, read),
+        **read_settings(values),
         properties=properties,
         group_id=group_id,
         reader_name=group_id or values["groupIdPrefix"] or _READER,

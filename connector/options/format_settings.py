@@ -9,8 +9,7 @@ from enum import Enum
 
 from pyspark_kafka_group.cluster.properties.secret_references import check_references, refers
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.options.option import ParsedOptions
-from pyspark_kafka_group.options.start_options import Strategy
+from pyspark_kafka_group.options.option import ParsedOptions, Strategy
 
 REGISTRY = "schema.registry."
 """The prefix of the options of the registry."""
@@ -91,7 +90,7 @@ class Formats:
     dead_letter_topic: str | None = None
 
 
-def formats_of(parsed: ParsedOptions, columns: tuple[str, ...], read: Strategy) -> Formats | None:
+def formats_of(parsed: ParsedOptions, columns: tuple[str, ...]) -> Formats | None:
     """Return the formats of keys and values; None if both are bytes.
 
     Parameters
@@ -100,8 +99,6 @@ def formats_of(parsed: ParsedOptions, columns: tuple[str, ...], read: Strategy) 
         The parsed options.
     columns : tuple of str
         The columns of the rows.
-    read : Strategy
-        The topics or partitions to read.
 
     Raises
     ------
@@ -111,7 +108,7 @@ def formats_of(parsed: ParsedOptions, columns: tuple[str, ...], read: Strategy) 
     given = parsed.given
     registry = {name.removeprefix(REGISTRY): given[name] for name in sorted(given) if name.startswith(REGISTRY)}
     check_references(registry, decided=(), prefix=REGISTRY)
-    found = [_column(column, parsed, read, registry=bool(registry)) for column in ("key", "value")]
+    found = [_column(column, parsed, registry=bool(registry)) for column in ("key", "value")]
     typed = tuple(one for one in found if one is not None)
     for one in typed:
         if one.column not in columns:
@@ -124,11 +121,11 @@ def formats_of(parsed: ParsedOptions, columns: tuple[str, ...], read: Strategy) 
         dead_letter_topic=parsed["deadLetterTopic"],
     )
     _check_registry(formats, given)
-    _check_policy(formats, given, read)
+    _check_policy(formats, given, parsed.read)
     return formats if typed else None
 
 
-def _column(column: str, parsed: ParsedOptions, read: Strategy, *, registry: bool) -> ColumnFormat | None:
+def _column(column: str, parsed: ParsedOptions, *, registry: bool) -> ColumnFormat | None:
     kind: Format = parsed[f"{column}Format"]
     rest = {name: parsed[column + name] for name in ("Schema", "SchemaId", "Subject", "Message")}
     for name in rest:
@@ -157,13 +154,13 @@ def _column(column: str, parsed: ParsedOptions, read: Strategy, *, registry: boo
                 f"{REGISTRY}url", f"it is missing: {column}Format={kind.value} needs its schemas.", remedy
             )
         if rest["Schema"] is None and rest["SchemaId"] is None and subject is None:
-            if len(read.topics) != 1 or read.pattern is not None:
+            if len(parsed.read.topics) != 1:
                 raise OptionError(
                     f"{column}Subject",
                     "it is missing: with several topics it is not clear which schema the column has.",
                     f"Add .option('{column}Subject', 'orders-{column}'), or {column}SchemaId.",
                 )
-            subject = f"{read.topics[0]}-{column}"
+            subject = f"{parsed.read.topics[0]}-{column}"
     return ColumnFormat(
         column=column,
         format=kind,

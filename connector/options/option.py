@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
-from pyspark_kafka_group.cluster.properties.cloud_logins import PROVIDER, PROVIDER_CONFIG
 from pyspark_kafka_group.cluster.properties.kafka_properties import is_in_table
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.options.parsers import MalformedError
+from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.options.parsers import TEXT, Form, MalformedError
 
-_CREDENTIAL = "databricks.servicecredential"
+_CREDENTIAL = {
+    "databricks.servicecredential": ("kafka.sasl.oauthbearer.provider", "databricks:"),
+    "databricks.servicecredential.scope": ("kafka.sasl.oauthbearer.config", "scope="),
+}
+"""Databricks' own options, the properties that mean the same, and what their values begin with."""
 
 
 class Use(Enum):
@@ -34,39 +38,29 @@ class Option:
     ----------
     name : str
         The documented name.
-    kind : str
-        Type and unit, for the docs.
-    default : str or None
-        The default as text.  None if the option is required or off.
-    parse : callable
-        Converts the text.  Raises :class:`~pyspark_kafka_group.options.parsers.MalformedError`.
     doc : str
         The meaning, for the docs.
+    form : Form
+        What the text looks like.
+    default : str or None
+        The default as text.  None if the option is required or off.
     required : bool
         Whether the query cannot start without the option.
     stream, batch : Use
         Whether ``readStream`` and ``read`` allow it.
     batch_default, batch_parse
-        ``default`` and ``parse`` for ``read``, if they differ.
+        ``default`` and the parser for ``read``, if they differ.
     """
 
     name: str
-    kind: str
-    default: str | None
-    parse: Callable[[str], Any]
     doc: str
+    form: Form = TEXT
+    default: str | None = None
     required: bool = False
     stream: Use = Use.YES
     batch: Use = Use.YES
     batch_default: str | None = None
     batch_parse: Callable[[str], Any] | None = None
-
-    @property
-    def reads(self) -> str:
-        """Where the option is allowed, for the docs."""
-        if self.stream is self.batch:
-            return "both"
-        return "stream" if self.stream is Use.YES else "batch"
 
     def value(self, text: str | None, *, batch: bool = False) -> Any:
         """Return the value of a text, or of the default if it is None.
@@ -81,9 +75,27 @@ class Option:
         if text is None:
             return None
         try:
-            return (self.batch_parse if batch and self.batch_parse else self.parse)(text)
+            return (self.batch_parse if batch and self.batch_parse else self.form.parse)(text)
         except MalformedError as malformed:
             raise OptionError(self.name, str(malformed), malformed.remedy) from None
+
+
+class Strategy(NamedTuple):
+    """The topics or partitions to read.
+
+    Attributes
+    ----------
+    topics : tuple of str
+        The topics of ``subscribe`` or ``assign``; empty with a pattern.
+    pattern : str or None
+        The option ``subscribePattern``.
+    partitions : tuple of TopicPartition
+        The partitions of ``assign``; otherwise empty.
+    """
+
+    topics: tuple[str, ...]
+    pattern: str | None
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +123,21 @@ class ParsedOptions:
     @property
     def properties(self) -> dict[str, str]:
         """The user's ``kafka.*`` properties, without the prefix."""
-        return kafka_properties(self.given)
+        return {key.removeprefix("kafka."): value for key, value in self.given.items() if key.startswith("kafka.")}
 
-
-def kafka_properties(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the ``kafka.*`` properties of options, without the prefix."""
-    return {key.removeprefix("kafka."): value for key, value in given.items() if key.startswith("kafka.")}
+    @property
+    def read(self) -> Strategy:
+        """The topics or partitions to read.  Raises :class:`OptionError` unless exactly one option names them."""
+        given = [name for name in ("subscribe", "subscribePattern", "assign") if self[name] is not None]
+        if not given:
+            raise OptionError(
+                "subscribe", "it is missing.", "Add .option('subscribe', ...), subscribePattern or assign."
+            )
+        if len(given) > 1:
+            raise OptionError(given[1], f"it is given together with {given[0]}.", "Remove one of the two.")
+        partitions: tuple[TopicPartition, ...] = self["assign"] or ()
+        topics = self["subscribe"] or tuple(sorted({tp.topic for tp in partitions}))
+        return Strategy(topics, self["subscribePattern"], partitions)
 
 
 def parse_options(
@@ -178,12 +199,11 @@ def by_name(options: Mapping[str, str]) -> dict[str, str]:
 
 def _with_databricks(given: Mapping[str, str]) -> dict[str, str]:
     """Return options with the token provider that Databricks' own option for a service credential means."""
-    names = {_CREDENTIAL: f"kafka.{PROVIDER}", f"{_CREDENTIAL}.scope": f"kafka.{PROVIDER_CONFIG}"}
-    for name, property_name in names.items():
-        if name in given and property_name in given:
-            raise OptionError(name, f"it is given together with {property_name}.", "Remove one.")
-    prefixes = {_CREDENTIAL: "databricks:", f"{_CREDENTIAL}.scope": "scope="}
-    return {names.get(name, name): prefixes.get(name, "") + value for name, value in given.items()}
+    for name, (meant, _) in _CREDENTIAL.items():
+        if name in given and meant in given:
+            raise OptionError(name, f"it is given together with {meant}.", "Remove one.")
+    meanings = {name: _CREDENTIAL.get(name, (name, "")) for name in given}
+    return {meanings[name][0]: meanings[name][1] + value for name, value in given.items()}
 
 
 def check_required(parsed: ParsedOptions, table: Sequence[Option]) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from pyspark_kafka_group.cluster.properties.durations import duration_ms
 from pyspark_kafka_group.columns.schema import COLUMNS
@@ -60,11 +60,23 @@ def milliseconds_since_1970(text: str) -> int:
     return _number(text, 0, "a time in milliseconds since 1970", "Write one such as 1577836800000.")
 
 
-_Word = TypeVar("_Word", bound=Enum)
+class Form(NamedTuple):
+    """The form of an option's value.
+
+    Attributes
+    ----------
+    text : str
+        Type and unit, for the docs.
+    parse : callable
+        Converts the text of a user.  Raises :class:`MalformedError`.
+    """
+
+    text: str
+    parse: Callable[[str], Any]
 
 
-def choice(words: type[_Word], what: str, all_words: str) -> Callable[[str], _Word]:
-    """Return a parser of the words of an enumeration.
+def choice(words: type[Enum], what: str, all_words: str) -> Form:
+    """Return the form of the words of an enumeration.
 
     Parameters
     ----------
@@ -76,13 +88,13 @@ def choice(words: type[_Word], what: str, all_words: str) -> Callable[[str], _Wo
         The words in their documented form.
     """
 
-    def parse(text: str) -> _Word:
+    def parse(text: str) -> Enum:
         try:
             return words(text.strip().lower())
         except ValueError:
             raise MalformedError(f"{text!r} is not {what}.", f"Write {all_words}.") from None
 
-    return parse
+    return Form(all_words, parse)
 
 
 def not_blank(text: str) -> str:
@@ -297,3 +309,11 @@ def _json(text: str, problem: str, example: str) -> Any:
         return json.loads(text, object_pairs_hook=once)
     except (ValueError, RecursionError) as found:
         raise MalformedError(f"{problem} ({found}).", example) from None
+
+
+TEXT = Form("text", not_blank)
+BOOLEAN = Form("true or false", boolean)
+RECORDS = Form("number of records", count)
+TIME = Form("milliseconds since 1970", milliseconds_since_1970)
+DURATION = Form("duration, such as 30s or 30000 (ms)", duration)
+POSITIVE_DURATION = DURATION._replace(parse=positive_duration)

@@ -5,22 +5,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyspark_kafka_group.cluster.properties.client_config import value_of
+from pyspark_kafka_group.cluster.properties.client_config import check_properties, value_of
 from pyspark_kafka_group.cluster.properties.kafka_properties import default_of
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.task_ranges import TaskSizes
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.options.format_settings import Formats, formats_of
-from pyspark_kafka_group.options.option import ParsedOptions, check_required, parse_options
-from pyspark_kafka_group.options.property_checks import check_drain_timeout, check_properties, default_drain_timeout
-from pyspark_kafka_group.options.start_options import Strategy, check_limits, start_policy, strategy
-from pyspark_kafka_group.options.table import IMPOSSIBLE, OPTIONS
+from pyspark_kafka_group.options.option import ParsedOptions, Strategy, check_required, parse_options
+from pyspark_kafka_group.options.parsers import GivenOffsets, StartingOffsets
+from pyspark_kafka_group.options.table import DRAIN_MARGIN_MS, IMPOSSIBLE, OPTIONS
+
+_UNNAMED = "kafka-group"
+"""The group id of clients that need one although the query has no group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,19 +85,27 @@ class Settings(ReadSettings):
 
 
 def parse_read(options: Mapping[str, str], *, batch: bool) -> ParsedOptions:
-    """Parse the options of a source one by one.  `parse` and `parse_batch` check their combinations.
+    """Parse the options of a source, and check those that streams and batch reads share.
 
     Raises
     ------
     OptionError
-        In the cases of `option.parse_options`.  Also if a ``kafka.*`` property would break the source's guarantees.
+        In the cases of `option.parse_options`.  Also if a ``kafka.*`` property would break the source's guarantees, or
+        the minimum size of batches is above the maximum.
     """
     parsed = parse_options(options, OPTIONS, batch=batch, impossible=IMPOSSIBLE)
     check_properties(parsed.properties)
+    least, most = parsed["minOffsetsPerTrigger"], parsed["maxOffsetsPerTrigger"]
+    if least is not None and most is not None and least > most:
+        raise OptionError(
+            "minOffsetsPerTrigger",
+            f"{least} is higher than maxOffsetsPerTrigger ({most}).",
+            "Lower it, or raise maxOffsetsPerTrigger.",
+        )
     return parsed
 
 
-def read_settings(parsed: ParsedOptions, read: Strategy) -> dict[str, Any]:
+def read_settings(parsed: ParsedOptions) -> dict[str, Any]:
     """Return the fields of :class:`ReadSettings`."""
     columns: tuple[str, ...] = parsed["columns"]
     if parsed["includeHeaders"] and "headers" not in columns:
@@ -104,13 +116,9 @@ def read_settings(parsed: ParsedOptions, read: Strategy) -> dict[str, Any]:
         min_records = 1  # a user who sets how to split ranges does not expect shared tasks
     return {
         "columns": columns,
-        "sizes": TaskSizes(
-            min_records=min_records,
-            max_records=max_records,
-            min_tasks=min_tasks,
-        ),
+        "sizes": TaskSizes(min_records=min_records, max_records=max_records, min_tasks=min_tasks),
         "poll_timeout_s": parsed["kafkaConsumer.pollTimeoutMs"] / 1000,
-        "formats": formats_of(parsed, columns, read),
+        "formats": formats_of(parsed, columns),
         "where": parsed["where"],
     }
 
@@ -130,12 +138,8 @@ def parse(options: Mapping[str, str]) -> Settings:
     """
     values = parse_read(options, batch=False)
     properties = values.properties
-    drain_timeout_ms: int = values["drainTimeoutMs"]
-    if "drainTimeoutMs" not in values:
-        drain_timeout_ms = default_drain_timeout(drain_timeout_ms, properties)
-    check_drain_timeout(drain_timeout_ms, properties)
-    read = strategy(values)
-    check_limits(values)
+    drain_timeout_ms = _drain_timeout_ms(values)
+    read = values.read
     check_required(values, OPTIONS)
     group_id, prefix = values["kafka.group.id"], values["groupIdPrefix"]
     if group_id is None and prefix is None and not read.partitions:
@@ -148,9 +152,8 @@ def parse(options: Mapping[str, str]) -> Settings:
     commit_mode = _commit_mode(values, read.partitions)
     if commit_mode is CommitMode.TRANSACTION:
         _check_names(values)
-    common = read_settings(values, read)
+    common = read_settings(values)
     named = group_id or prefix or _UNNAMED
-    start = start_policy(values, read, group_id=named)
     group = GroupSettings(
         properties=properties,
         group_id=named,
@@ -162,7 +165,7 @@ def parse(options: Mapping[str, str]) -> Settings:
         commit_mode=commit_mode,
         drain_timeout_s=drain_timeout_ms / 1000,
         read_committed=value_of("isolation.level", properties) == "read_committed",
-        start=start,
+        start=_start_policy(values, group_id=named),
         session_timeout_s=float(value_of("session.timeout.ms", properties)) / 1000,
     )
     return Settings(
@@ -176,6 +179,22 @@ def parse(options: Mapping[str, str]) -> Settings:
         event_log=values["eventLog"],
         client_id=value_of("client.id", properties),
     )
+
+
+def _drain_timeout_ms(values: ParsedOptions) -> int:
+    """Return how long a hand-over may take, which must be less than the group waits for it."""
+    found: int = values["drainTimeoutMs"]
+    interval_ms = int(value_of("max.poll.interval.ms", values.properties))
+    if "drainTimeoutMs" not in values:
+        found = max(1, min(found, interval_ms - min(DRAIN_MARGIN_MS, interval_ms // 3)))
+    if found >= interval_ms:
+        raise OptionError(
+            "drainTimeoutMs",
+            f"{found} ms is not below kafka.max.poll.interval.ms ({interval_ms} ms), after which the group removes the "
+            "member.",
+            "Lower drainTimeoutMs or raise kafka.max.poll.interval.ms.",
+        )
+    return found
 
 
 def _commit_mode(values: ParsedOptions, partitions: tuple[TopicPartition, ...]) -> CommitMode:
@@ -208,5 +227,57 @@ def _check_names(values: ParsedOptions) -> None:
             )
 
 
-# The group id of clients that need one although the query has no group.
-_UNNAMED = "kafka-group"
+def _start_policy(values: ParsedOptions, *, group_id: str) -> StartPolicy:
+    """Return the policy that decides where partitions start.
+
+    Raises
+    ------
+    OptionError
+        If an option names a start for a partition that the query does not read.
+    """
+    starting: StartingOffsets = values["startingOffsets"]
+    times_ms: Mapping[TopicPartition, int] = values["startingOffsetsByTimestamp"] or {}
+    time_ms: int | None = values["startingTimestamp"]
+    default, explicit = StartingOffset.EARLIEST, GivenOffsets({}, {})
+    # The first one that is set decides, as in Spark's own source.
+    if time_ms is not None:
+        times_ms = {}
+    elif values["startingOffsetsByTimestamp"] is not None:
+        _check_starts("startingOffsetsByTimestamp", times_ms, (), values.read)
+    elif isinstance(starting, StartingOffset):
+        default = starting
+    else:
+        explicit = starting
+        _check_starts("startingOffsets", explicit.partitions, explicit.topics, values.read)
+    return StartPolicy(
+        group_id=group_id,
+        default=default,
+        explicit=explicit.partitions,
+        topics=explicit.topics,
+        time_ms=time_ms,
+        times_ms=times_ms,
+        no_match=values["startingOffsetsByTimestampStrategy"],
+        fail_on_data_loss=values["failOnDataLoss"],
+        on_rewind=values["onOffsetRewind"],
+        keeps_offsets=not values.read.partitions,
+    )
+
+
+def _check_starts(option: str, named: Collection[TopicPartition], whole: Collection[str], read: Strategy) -> None:
+    """Refuse a start for topics or partitions that the query does not read."""
+    topics, pattern, partitions = read
+    of = {tp.topic for tp in named} | set(whole)
+    mine = set(topics) if pattern is None else {topic for topic in of if re.fullmatch(pattern, topic)}
+    where = "in assign" if partitions else "in subscribe" if pattern is None else "matched by subscribePattern"
+    if foreign := sorted(of - mine):
+        raise OptionError(
+            option,
+            f"it names a topic that is not {where}: {', '.join(foreign)}.",
+            "Subscribe to this topic also, or remove it here.",
+        )
+    if partitions and (others := sorted(set(named) - set(partitions))):
+        raise OptionError(
+            option,
+            f"it names a partition that is not in assign: {', '.join(map(str, others))}.",
+            "Add it to assign, or remove it here.",
+        )

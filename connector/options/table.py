@@ -13,51 +13,46 @@ from pyspark_kafka_group.offsets.start_inputs import NoMatch, RewindPolicy
 from pyspark_kafka_group.options import parsers
 from pyspark_kafka_group.options.format_settings import REGISTRY, Format, OnMalformed
 from pyspark_kafka_group.options.option import Option, Use
-from pyspark_kafka_group.options.property_checks import DRAIN_MARGIN_MS
+from pyspark_kafka_group.options.parsers import Form
 
-_DURATION = "duration, such as 30s or 30000 (ms)"
+DRAIN_MARGIN_MS = 10_000
+"""How much shorter a hand-over is than kafka.max.poll.interval.ms, by default.
+
+The group measures from its own request.  The member learns of it with a heartbeat, every 3 s by default, and its answer
+takes a request.  For a short interval the margin is a third of it, so that most of the time remains for the batch.
+"""
 
 
 def _column(column: str) -> tuple[Option, ...]:
     return (
         Option(
             name=f"{column}Format",
-            kind="binary, string, json, avro or protobuf",
+            form=parsers.choice(Format, "a format", "binary, string, json, avro or protobuf"),
             default="binary",
-            parse=parsers.choice(Format, "a format", "binary, string, json, avro or protobuf"),
             doc=f"The format of {column}s. It decides the type of the column {column}. See [formats](formats.md).",
         ),
         Option(
             name=f"{column}Schema",
-            kind="Spark's DDL or JSON; Avro's JSON",
-            default=None,
-            parse=parsers.not_blank,
+            form=Form("Spark's DDL or JSON; Avro's JSON", parsers.not_blank),
             doc=f"With {column}Format=json: the fields, for example id BIGINT, name STRING; required. With avro: the "
             "reader's schema, to which records of other schemas are converted. With avro and without a registry: also "
             "the schema that records were written with; they must have no schema ids.",
         ),
         Option(
             name=f"{column}SchemaId",
-            kind="number",
-            default=None,
-            parse=parsers.count,
+            form=Form("number", parsers.count),
             doc=f"With {column}Format=avro or protobuf: the id of the reader's schema in the registry. Without this "
             f"option and {column}Schema, the source uses the newest version of {column}Subject at the time of load().",
         ),
         Option(
             name=f"{column}Subject",
-            kind="text",
-            default=None,
-            parse=parsers.not_blank,
             doc=f"The subject in the registry whose newest version is the reader's schema. The default is the name of "
             f"the topic and -{column}. Required if the query reads several topics and neither {column}Schema nor "
             f"{column}SchemaId is set.",
         ),
         Option(
             name=f"{column}Message",
-            kind="text: full name",
-            default=None,
-            parse=parsers.not_blank,
+            form=Form("text: full name", parsers.not_blank),
             doc=f"With {column}Format=protobuf: the message type of the records, for example shop.Order. The default "
             "is the first one in the schema.",
         ),
@@ -65,24 +60,22 @@ def _column(column: str) -> tuple[Option, ...]:
 
 
 def _registry(name: str, doc: str, kind: str = "text") -> Option:
-    return Option(name=REGISTRY + name, kind=kind, default=None, parse=parsers.not_blank, doc=doc)
+    return Option(name=REGISTRY + name, form=Form(kind, parsers.not_blank), doc=doc)
 
+
+SERVERS = Option(
+    name="kafka.bootstrap.servers",
+    form=Form("text: host:port,...", parsers.not_blank),
+    required=True,
+    doc="Addresses of some brokers of the cluster. A protocol of Kafka before an address, such as SSL://, and a path "
+    "behind it change nothing.",
+)
+"""Also an option of the sink."""
 
 OPTIONS: tuple[Option, ...] = (
-    Option(
-        name="kafka.bootstrap.servers",
-        kind="text: host:port,...",
-        default=None,
-        parse=parsers.not_blank,
-        required=True,
-        doc="Addresses of some brokers of the cluster. A protocol of Kafka before an address, such as SSL://, and a "
-        "path behind it change nothing.",
-    ),
+    SERVERS,
     Option(
         name="kafka.group.id",
-        kind="text",
-        default=None,
-        parse=parsers.not_blank,
         doc="The consumer group. Required in a stream, except with groupIdPrefix or assign. With "
         "commitMode=transaction its name is printable ASCII. All queries with the same group share the partitions of "
         "their topics. If a query has two load() of the same group and topics, they must "
@@ -90,26 +83,19 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="groupIdPrefix",
-        kind="text",
-        default=None,
-        parse=parsers.not_blank,
         doc="In place of kafka.group.id: the query has its own group. Its name is this prefix, a dash, and the id of "
         "the query, which stays the same after a restart. Ignored if kafka.group.id is set. In a batch read, this is "
         "only a name for the clients.",
     ),
     Option(
         name="subscribe",
-        kind="text: topic,...",
-        default=None,
-        parse=parsers.topics,
+        form=Form("text: topic,...", parsers.topics),
         doc="The topics to read. Exactly one of subscribe, subscribePattern and assign is required. Members of one "
         "group may subscribe to different topics.",
     ),
     Option(
         name="subscribePattern",
-        kind="regular expression",
-        default=None,
-        parse=parsers.pattern,
+        form=Form("regular expression", parsers.pattern),
         doc="In place of subscribe: the query reads the topics whose whole name matches, as with Python's "
         "re.fullmatch. It finds new topics within "
         f"{default_of('topic.metadata.refresh.interval.ms')} ms (kafka.topic.metadata.refresh.interval.ms) and reads "
@@ -117,9 +103,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="assign",
-        kind="JSON",
-        default=None,
-        parse=parsers.partitions,
+        form=Form("JSON", parsers.partitions),
         doc='In place of subscribe: the partitions to read, for example {"orders": [0, 1]}. The query is not a member '
         "of a group and keeps these partitions. The checkpoint decides where it resumes. With kafka.group.id or "
         "groupIdPrefix, a new query starts at the group's offsets, and the query commits to the group, which must have "
@@ -127,9 +111,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="startingOffsets",
-        kind="earliest, latest, or JSON",
+        form=Form("earliest, latest, or JSON", parsers.starting_offsets),
         default="latest",
-        parse=parsers.starting_offsets,
         batch_parse=parsers.batch_starting_offsets,
         batch_default="earliest",
         doc="Where to start a partition for which the group has no committed offset. If it has one, the query resumes "
@@ -141,42 +124,35 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="startingTimestamp",
-        kind="milliseconds since 1970",
-        default=None,
-        parse=parsers.milliseconds_since_1970,
+        form=parsers.TIME,
         doc="In place of startingOffsets: start each partition at the first record with this timestamp or a later one, "
         "according to Kafka's time index. Takes precedence over startingOffsetsByTimestamp.",
     ),
     Option(
         name="startingOffsetsByTimestamp",
-        kind="JSON",
-        default=None,
-        parse=parsers.partition_times,
+        form=Form("JSON", parsers.partition_times),
         doc="In place of startingOffsets: the same as startingTimestamp, with a time for each partition, for example "
         '{"orders": {"0": 1577836800000}}. Partitions that it does not name start at their beginning. '
         "A batch read must name all partitions.",
     ),
     Option(
         name="startingOffsetsByTimestampStrategy",
-        kind="error or latest",
+        form=parsers.choice(NoMatch, "a strategy", "error or latest"),
         default="error",
-        parse=parsers.choice(NoMatch, "a strategy", "error or latest"),
         doc="What to do if a partition has no record with that timestamp or a later one. error: end the query. "
         "latest: start the partition at its end.",
     ),
     Option(
         name="failOnDataLoss",
-        kind="true or false",
+        form=parsers.BOOLEAN,
         default="true",
-        parse=parsers.boolean,
         doc="Whether to end the query if records were deleted before they were read, or cannot be read. If false, the "
         "query logs the exact range and continues at the nearest offset that can be read.",
     ),
     Option(
         name="onOffsetRewind",
-        kind="fail, checkpoint or group",
+        form=parsers.choice(RewindPolicy, "a policy", "fail, checkpoint or group"),
         default="fail",
-        parse=parsers.choice(RewindPolicy, "a policy", "fail, checkpoint or group"),
         batch=Use.NO,
         doc="What to do if the group's offsets were reset or deleted, so that a committed offset is gone, or lower "
         "than the offset that this query has finished. fail: end the query with an error that names the exact range. "
@@ -186,32 +162,26 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="includeHeaders",
-        kind="true or false",
+        form=parsers.BOOLEAN,
         default="false",
-        parse=parsers.boolean,
         doc="Whether the rows have the column headers.",
     ),
     Option(
         name="columns",
-        kind="text: column,...",
+        form=Form("text: column,...", parsers.columns),
         default=",".join(DEFAULT_COLUMNS),
-        parse=parsers.columns,
         doc="The columns of the rows. Their order is always that of Spark's own source. Leave out columns that the "
         "query does not use: this saves time, because Spark does not pass this information to a Python source.",
     ),
     Option(
         name="where",
-        kind="condition in Spark's SQL",
-        default=None,
-        parse=parsers.not_blank,
+        form=Form("condition in Spark's SQL", parsers.not_blank),
         doc="Which records become rows, for example key = 'eu' AND value.amount > 10. The reader drops the other ones "
         "before Spark sees them, which is faster than df.where(...). They count as read. See [where](where.md).",
     ),
     Option(
         name="maxOffsetsPerTrigger",
-        kind="number of records",
-        default=None,
-        parse=parsers.count,
+        form=parsers.RECORDS,
         batch=Use.IGNORED,
         doc="The approximate maximum number of offsets in one batch, shared among the partitions in proportion to "
         "their backlog. Each partition with a backlog gets at least one. Without this option, a batch reads up to the "
@@ -219,9 +189,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="minOffsetsPerTrigger",
-        kind="number of records",
-        default=None,
-        parse=parsers.count,
+        form=parsers.RECORDS,
         batch=Use.IGNORED,
         doc="A batch waits until there are this many offsets to read, or until maxTriggerDelay has passed. At most "
         "maxOffsetsPerTrigger. Meanwhile the query commits finished batches and hands partitions over. If there is "
@@ -229,17 +197,15 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="maxTriggerDelay",
-        kind=_DURATION,
+        form=parsers.DURATION,
         default="15m",
-        parse=parsers.duration,
         batch=Use.IGNORED,
         doc="The longest time that a batch waits for minOffsetsPerTrigger.",
     ),
     Option(
         name="minRecordsPerTask",
-        kind="number of records",
+        form=parsers.RECORDS,
         default="10000",
-        parse=parsers.count,
         doc="Small ranges of a batch share a task until it has about this many records, because each task costs some "
         "milliseconds. The topic-partitions of a task are processed one after the other. With 1, each has its own "
         "task, as in Spark's own source: use this if processing one record takes long. With minPartitions or "
@@ -247,24 +213,19 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="minPartitions",
-        kind="number of tasks",
-        default=None,
-        parse=parsers.count,
+        form=Form("number of tasks", parsers.count),
         doc="The approximate minimum number of tasks in a batch: the source splits large ranges, in proportion to "
         "their size. Ranges share a task (minRecordsPerTask) only if about this many tasks remain.",
     ),
     Option(
         name="maxRecordsPerPartition",
-        kind="number of records",
-        default=None,
-        parse=parsers.count,
+        form=parsers.RECORDS,
         doc="The approximate maximum number of records in one task: the source splits larger ranges.",
     ),
     Option(
         name="commitMode",
-        kind="transaction or plain",
+        form=parsers.choice(CommitMode, "a commit mode", "transaction or plain"),
         default="transaction",
-        parse=parsers.choice(CommitMode, "a commit mode", "transaction or plain"),
         batch=Use.NO,
         doc="How the query commits offsets to the group. transaction: in a Kafka transaction, fenced by the generation "
         "of the member. plain: with one OffsetCommit request, for clusters that do not allow transactions. With assign "
@@ -272,9 +233,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="drainTimeoutMs",
-        kind=_DURATION,
+        form=parsers.POSITIVE_DURATION,
         default="120000",
-        parse=parsers.positive_duration,
         batch=Use.IGNORED,
         doc="How long a partition that the group revokes may wait for the running batch and its commit. After that the "
         "partition leaves without a commit, and the next owner repeats the records in flight. Must be below "
@@ -283,33 +243,26 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="kafkaConsumer.pollTimeoutMs",
-        kind=_DURATION,
+        form=parsers.POSITIVE_DURATION,
         default="120000",
-        parse=parsers.positive_duration,
         doc="How long an executor waits for existing records before the task fails.",
     ),
     Option(
         name="fetchOffset.numRetries",
-        kind="number",
-        default=None,
-        parse=parsers.whole_number,
+        form=Form("number", parsers.whole_number),
         batch_default="3",
         doc="How often a batch read requests offsets and metadata before it fails. No effect in a stream, which "
         "repeats these requests until the brokers answer. Partitions of other brokers keep flowing meanwhile.",
     ),
     Option(
         name="fetchOffset.retryIntervalMs",
-        kind=_DURATION,
-        default=None,
-        parse=parsers.duration,
+        form=parsers.DURATION,
         batch_default="1000",
         doc="How long a batch read waits before it repeats such a request. No effect in a stream.",
     ),
     Option(
         name="checkpointLocation",
-        kind="path on the driver's machine, or file: URI",
-        default=None,
-        parse=parsers.local_path,
+        form=Form("path on the driver's machine, or file: URI", parsers.local_path),
         batch=Use.NO,
         doc="The checkpoint of the query: the same path as for writeStream. With it, the source learns from Spark's "
         "commit log that a batch is finished, and can hand partitions over before the next trigger. You do not need "
@@ -317,9 +270,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="warmUp",
-        kind="true or false",
+        form=parsers.BOOLEAN,
         default="true",
-        parse=parsers.boolean,
         batch=Use.NO,
         doc="Whether the query runs an empty batch before it joins a group whose members read the same topics. "
         "Partitions that it takes over then pause only for the hand-over, and not until its Python workers have "
@@ -330,9 +282,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="eventLog",
-        kind="path on the driver's machine, ending in .jsonl",
-        default=None,
-        parse=parsers.event_log,
+        form=Form("path on the driver's machine, ending in .jsonl", parsers.event_log),
         batch=Use.IGNORED,
         doc="A file to which the source appends one JSON object for each event of this member: assigned, released, "
         "committed, and so on. See [events](events.md).",
@@ -341,18 +291,14 @@ OPTIONS: tuple[Option, ...] = (
     *_column("key"),
     Option(
         name="malformedRecords",
-        kind="fail, null or deadLetter",
+        form=parsers.choice(OnMalformed, "a policy", "fail, null or deadLetter"),
         default="fail",
-        parse=parsers.choice(OnMalformed, "a policy", "fail, null or deadLetter"),
         doc="What to do with a record whose key or value does not fit its format. fail: end the query with an error "
         "that names topic, partition, offset and reason. null: the column is null, and the column malformed contains "
         "the reason. deadLetter: the unchanged record goes to deadLetterTopic and makes no row.",
     ),
     Option(
         name="deadLetterTopic",
-        kind="text",
-        default=None,
-        parse=parsers.not_blank,
         doc="The topic for malformed records with malformedRecords=deadLetter. It must exist. It gets a record before "
         "the task has ended, and again each time Spark repeats the task.",
     ),
@@ -365,44 +311,35 @@ OPTIONS: tuple[Option, ...] = (
     _registry("ssl.key.password", "The password of the key file."),
     Option(
         name="endingOffsets",
-        kind="latest, or JSON",
+        form=Form("latest, or JSON", parsers.ending_offsets),
         default="latest",
-        parse=parsers.ending_offsets,
         stream=Use.NO,
         doc="Where a batch read ends: each partition before this offset. In JSON, -1 means latest, and each partition "
         "must be named. latest is the log end when Spark plans the first action of the DataFrame.",
     ),
     Option(
         name="endingTimestamp",
-        kind="milliseconds since 1970",
-        default=None,
-        parse=parsers.milliseconds_since_1970,
+        form=parsers.TIME,
         stream=Use.NO,
         doc="Where a batch read ends: before the first record with this timestamp or a later one. Without such a "
         "record, at the log end. Takes precedence over endingOffsetsByTimestamp.",
     ),
     Option(
         name="endingOffsetsByTimestamp",
-        kind="JSON",
-        default=None,
-        parse=parsers.partition_times,
+        form=Form("JSON", parsers.partition_times),
         stream=Use.NO,
         doc="The same as endingTimestamp, with a time for each partition. Takes precedence over endingOffsets.",
     ),
     Option(
         name="show",
-        kind="lag, members, history or rewinds",
-        default=None,
-        parse=parsers.not_blank,
+        form=Form("lag, members, history or rewinds", parsers.not_blank),
         stream=Use.NO,
         doc="Read a view of the group kafka.group.id instead of records. The content is that of the command line, and "
         "the columns are the keys of its --json output. Only kafka.* options are allowed besides it.",
     ),
     Option(
         name="startingOffsetsIfNotCommitted",
-        kind="earliest, latest or fail",
-        default=None,
-        parse=parsers.choice(NotCommitted, "a policy", "earliest, latest or fail"),
+        form=parsers.choice(NotCommitted, "a policy", "earliest, latest or fail"),
         stream=Use.NO,
         doc="With startingOffsets=committed: where to start a topic for which the group has no committed offset. The "
         "default is earliest. If the group has offsets for other partitions of the topic, a partition that was added "

@@ -15,9 +15,7 @@ from itertools import islice, takewhile
 from operator import lt
 from typing import TYPE_CHECKING, cast
 
-from pyspark_kafka_group.cluster.properties.client_config import client_error
-from pyspark_kafka_group.cluster.properties.client_log import ClientLog
-from pyspark_kafka_group.cluster.properties.client_login import with_tokens
+from pyspark_kafka_group.cluster.properties.clients import ClientLog, create_client
 from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.from_messages import Columns, RecordBatchBuilder, collect
 from pyspark_kafka_group.offsets.errors import UnexpectedRecordError
@@ -44,14 +42,11 @@ def open_consumer(config: Mapping[str, str], errors: dict[int, KafkaError]) -> C
     OptionError
         If librdkafka refuses a property.
     """
-    from confluent_kafka import Consumer, KafkaException
+    from confluent_kafka import Consumer
 
     # The callback references only the errors.  A reference to the client would keep a dropped consumer alive.
-    try:
-        settings = with_tokens(config)
-        return Consumer({**settings, "error_cb": partial(note, errors)}, logger=ClientLog(log, config))
-    except (KafkaException, ValueError, TypeError) as problem:
-        raise client_error(problem, config) from None
+    callbacks = {"error_cb": partial(note, errors), "logger": ClientLog(log, config)}
+    return create_client(Consumer, {**config, **callbacks}, config)
 
 
 def partition_error(consumer: Consumer, tp: TopicPartition, timeout_s: float) -> KafkaError | None:

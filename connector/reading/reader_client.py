@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyspark_kafka_group.cluster.properties.client_login import client_text
+from pyspark_kafka_group.cluster.properties.clients import client_text
 from pyspark_kafka_group.columns.record_batches import Undecompressed
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, RecordBatchTooLargeError, UnreadableBatchError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition

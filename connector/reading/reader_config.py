@@ -104,8 +104,7 @@ def direct_settings(config: Mapping[str, str]) -> DirectReaderSettings:
     OptionError
         If our own connections do not support a property.
     """
-    found = reach(config)
-    return DirectReaderSettings(found.servers, found.security, _fetch_settings(config))
+    return DirectReaderSettings(*reach(config), _fetch_settings(config))
 
 
 def _fetch_settings(config: Mapping[str, str]) -> FetchSettings:

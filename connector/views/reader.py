@@ -11,9 +11,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_kafka_group.cluster.cluster import Cluster, connect
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.properties.client_config import check_properties
 from pyspark_kafka_group.offsets.errors import BrokerError, OptionError
-from pyspark_kafka_group.options.option import by_name, kafka_properties
-from pyspark_kafka_group.options.property_checks import check_properties
+from pyspark_kafka_group.options.option import ParsedOptions, by_name
 from pyspark_kafka_group.options.table import OPTIONS
 from pyspark_kafka_group.views.schemas import MOMENTS, names
 
@@ -39,7 +39,7 @@ class KafkaGroupViewReader(DataSourceReader):
         given = by_name(options)
         written = {option.name.lower(): option.name for option in OPTIONS}
         self._view = given["show"].strip().lower()
-        self._properties = kafka_properties(given)
+        self._properties = ParsedOptions(given, {}).properties
         check_properties(self._properties)
         self._columns = names(self._view)
         for key in given:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.cluster.properties.client_config import value_of
-from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, applies_to
+from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, row_of
 from pyspark_kafka_group.offsets.errors import DeliveryError
 from pyspark_kafka_group.writing.producer import log
 from pyspark_kafka_group.writing.producer_cache import lease
@@ -44,7 +44,7 @@ class DeadLetters:
     """
 
     def __init__(self, properties: Mapping[str, str], topic: str, client_id: str) -> None:
-        own = {key: value for key, value in properties.items() if ClientKind.PRODUCER in applies_to(key)}
+        own = {key: value for key, value in properties.items() if ClientKind.PRODUCER in row_of(key).applies_to}
         # Deliberate: ignore the user's acknowledgement settings.  A lost letter is a lost record.
         for key in _ACKNOWLEDGEMENTS & own.keys():
             del own[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.cluster.properties.client_login import client_text
+from pyspark_kafka_group.cluster.properties.clients import client_text
 from pyspark_kafka_group.offsets.errors import (
     AuthenticationError,
     BrokerError,

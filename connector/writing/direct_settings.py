@@ -13,9 +13,7 @@ from pyspark_kafka_group.cluster.properties.client_config import reach
 from pyspark_kafka_group.cluster.properties.kafka_properties import (
     EVERY_CLIENT,
     OwnConnections,
-    applies_to,
-    is_in_table,
-    own_connections,
+    row_of,
 )
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.wire.security import Security
@@ -186,12 +184,12 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings:
 
 def tunes_librdkafka(config: Mapping[str, str]) -> bool:
     """Return whether a property tunes librdkafka's connections, and our own ones ignore it."""
-    return any(key not in _OF_PRODUCERS and own_connections(key) is OwnConnections.IGNORED for key in config)
+    return any(key not in _OF_PRODUCERS and row_of(key).own_connections is OwnConnections.IGNORED for key in config)
 
 
 def _concerns_connections(key: str) -> bool:
-    used = own_connections(key) is not OwnConnections.NOT_SUPPORTED
-    return is_in_table(key) and used and applies_to(key) == EVERY_CLIENT
+    row = row_of(key)
+    return row.applies_to == EVERY_CLIENT and row.own_connections is not OwnConnections.NOT_SUPPORTED
 
 
 def _number(key: str, limits: _Limits, config: Mapping[str, str]) -> int:

@@ -12,7 +12,8 @@ from enum import Enum
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.options import parsers
 from pyspark_kafka_group.options.option import Option, check_required, parse_options
-from pyspark_kafka_group.options.parsers import MalformedError
+from pyspark_kafka_group.options.parsers import Form, MalformedError
+from pyspark_kafka_group.options.table import SERVERS
 from pyspark_kafka_group.writing.producer_properties import (
     check_producer_properties,
     transaction_timeout_ms,
@@ -77,55 +78,38 @@ def _accepted(text: str) -> int | str:
 
 
 WRITE_OPTIONS: tuple[Option, ...] = (
-    Option(
-        name="kafka.bootstrap.servers",
-        kind="text: host:port,...",
-        default=None,
-        parse=parsers.not_blank,
-        required=True,
-        doc="Addresses of some brokers of the cluster. A protocol of Kafka before an address, such as SSL://, and a "
-        "path behind it change nothing.",
-    ),
+    SERVERS,
     Option(
         name="topic",
-        kind="text",
-        default=None,
-        parse=parsers.not_blank,
         doc="The topic of all rows; the sink then ignores the column topic. Without this option, each row needs a "
         "topic in that column.",
     ),
     Option(
         name="delivery",
-        kind="at-least-once or exactly-once",
+        form=parsers.choice(Delivery, "a kind of delivery", "at-least-once or exactly-once"),
         default=Delivery.AT_LEAST_ONCE.value,
-        parse=parsers.choice(Delivery, "a kind of delivery", "at-least-once or exactly-once"),
         doc="at-least-once: if Spark repeats a task or a batch, its rows are written again, as with Spark's own sink. "
         "exactly-once: each task writes in a transaction, and the sink commits all transactions of a batch together, "
         "once. Consumers must then read with isolation.level=read_committed. See [sink.md](sink.md).",
     ),
     Option(
         name="transactionalIdPrefix",
-        kind="text",
         default="kafka-group-sink-",
-        parse=parsers.not_blank,
         doc="With `delivery=exactly-once`: the beginning of the transactional ids, and of the group in which the sink "
         "stores the last written batch. Do not change it for an existing checkpoint: the sink would not know which "
         "batches are written.",
     ),
     Option(
         name="acceptBatch",
-        kind="whole number, or fewerRows",
-        default=None,
-        parse=_accepted,
+        form=Form("whole number, or fewerRows", _accepted),
         doc="With `delivery=exactly-once`: the number of a batch to accept as it is in Kafka, although its repetition "
         "has other rows. The error message contains this number. Other batches are not affected. fewerRows accepts "
         "each batch whose repetition has fewer rows. Use it for queries that share a group of this project's source.",
     ),
     Option(
         name="includeHeaders",
-        kind="true or false",
+        form=parsers.BOOLEAN,
         default="false",
-        parse=parsers.boolean,
         doc="No effect, as in Spark's own sink: a column headers is always written. It is allowed so that source and "
         "sink can share options.",
     ),

@@ -12,9 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pyspark_kafka_group.cluster.properties.client_config import client_error
-from pyspark_kafka_group.cluster.properties.client_log import ClientLog
-from pyspark_kafka_group.cluster.properties.client_login import with_tokens
+from pyspark_kafka_group.cluster.properties.clients import ClientLog, create_client
 from pyspark_kafka_group.writing.delivery_errors import delivery_error
 from pyspark_kafka_group.writing.record_rows import Rows, each
 
@@ -92,19 +90,16 @@ class MessageProducer(SinkProducer):
         self._config = config
         self._failed: tuple[KafkaError, str, int] | None = None  # the error, topic and partition
         self._last_error = ""  # reported by the client while it was retrying
-        from confluent_kafka import KafkaException, Producer
+        from confluent_kafka import Producer
 
         settings: dict[str, Any] = {
-            **with_tokens(config),
+            **config,
             "delivery.report.only.error": True,  # the binding accepts only a boolean here
             "error_cb": self._note,
             "on_delivery": self._delivered,
             "logger": ClientLog(log, config),
         }
-        try:
-            self._producer: Producer = Producer(settings)
-        except (KafkaException, ValueError, TypeError) as problem:
-            raise client_error(problem, config) from None
+        self._producer: Producer = create_client(Producer, settings, config)
 
     def begin_transaction(self) -> None:
         from confluent_kafka import KafkaException

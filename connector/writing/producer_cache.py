@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 
-from pyspark_kafka_group.cluster.properties.client_login import needs_renewals
+from pyspark_kafka_group.cluster.properties.clients import needs_renewals
 from pyspark_kafka_group.columns.native_library import reader_override
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.writing.direct_producer import DirectProducer

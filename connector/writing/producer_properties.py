@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark_kafka_group.cluster.properties.client_config import connecting
+from pyspark_kafka_group.cluster.properties.client_config import check_refusal, check_security, connecting
 from pyspark_kafka_group.cluster.properties.kafka_properties import Refusal
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.options.property_checks import check_refusal, check_security
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

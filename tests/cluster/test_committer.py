@@ -17,6 +17,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from pyspark_kafka_group.cluster import committer
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.committer import CommitRefusedError, TransactionalCommitter
+from pyspark_kafka_group.cluster.properties import clients
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError, MemberFencedError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from pyspark_kafka_group.testing import MockKafka
@@ -333,7 +334,7 @@ def test_a_refused_login_ends_the_query_only_without_a_token_provider(
 
     Regression: a refused login in Spark's words ended the query, because it names the provider only when translated.
     """
-    monkeypatch.setattr(committer, "with_tokens", dict)
+    monkeypatch.setattr(clients, "with_tokens", dict)
     monkeypatch.setenv("KAFKA_GROUP_ALLOW", "function:shop.tokens:provider")
     target = TransactionalCommitter(
         {"bootstrap.servers": "b-1.shop.kafka.eu-west-1.amazonaws.com:9098", **more}, group_id="g", query_id="q"

@@ -46,14 +46,14 @@ ENTRANCES = {
 FOR_LEAVES = """
 cluster.cluster cluster.cluster_answers cluster.committer cluster.error_remedies cluster.group_description
 cluster.patience cluster.request_errors
-cluster.properties.client_config cluster.properties.client_login cluster.properties.durations
+cluster.properties.client_config cluster.properties.clients cluster.properties.durations
 cluster.properties.java_security cluster.properties.kafka_properties cluster.properties.permissions
 cluster.properties.redaction cluster.properties.secret_references
 columns.limits columns.native_library columns.record_batches columns.schema
 control.client control.messages
 offsets.commit_metadata offsets.errors offsets.notes offsets.read_range
 offsets.spark_commit_log offsets.types offsets.wait_notice
-options.format_settings options.option options.parsers options.property_checks options.table
+options.format_settings options.option options.parsers options.table
 reading.client_cache reading.reader_config
 session.connect session.running_batch source stream_reader
 wire.deadline wire.describe_requests wire.error_codes wire.fields wire.private_folder wire.topic_requests wire.types

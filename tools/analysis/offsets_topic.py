@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn
 
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.cluster.properties.client_config import Properties, client_error, client_properties
-from pyspark_kafka_group.cluster.properties.client_login import client_text, with_tokens
+from pyspark_kafka_group.cluster.properties.client_config import Properties, client_properties
+from pyspark_kafka_group.cluster.properties.clients import client_text, create_client
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind
 from pyspark_kafka_group.offsets.errors import GroupError
 from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode, is_of_group
@@ -101,7 +101,7 @@ def read_group(properties: Properties, group_id: str, *, since_ms: int | None = 
 
 
 def _consumer(properties: Properties) -> Consumer:
-    from confluent_kafka import Consumer, KafkaException
+    from confluent_kafka import Consumer
 
     config = {
         **client_properties(ClientKind.READER, properties),
@@ -115,10 +115,7 @@ def _consumer(properties: Properties) -> Consumer:
         # This process reports each error once; librdkafka's lines would repeat them.
         "log_level": 0,
     }
-    try:
-        return Consumer(with_tokens(config))
-    except (KafkaException, ValueError, TypeError) as problem:
-        raise client_error(problem, properties) from None
+    return create_client(Consumer, config, properties)
 
 
 def _read(consumer: Consumer, group_id: str, since_ms: int | None) -> Iterator[LoggedRecord]:

@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import pytest
 
-from pyspark_kafka_group.cluster.properties import client_log
-from pyspark_kafka_group.cluster.properties.client_log import QUIET_S, ClientLog
+from pyspark_kafka_group.cluster.properties import clients
+from pyspark_kafka_group.cluster.properties.clients import QUIET_S, ClientLog
 
 LOGGER = logging.getLogger("test_client_log")
 
@@ -26,7 +26,7 @@ class Lines:
         self._log = ClientLog(LOGGER, {"sasl.password": "hunter2", "sasl.username": "bob"})
 
     def write(self, text: str, *, level: int = logging.ERROR, facility: str = "FAIL") -> None:
-        with patch.object(client_log, "time", SimpleNamespace(monotonic=lambda: self.now)):
+        with patch.object(clients, "time", SimpleNamespace(monotonic=lambda: self.now)):
             self._log.log(level, "%s [%s] %s", facility, "etl-reader#consumer-1", text)
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_kafka_group.cluster.properties.client_login import (
+from pyspark_kafka_group.cluster.properties.clients import (
     client_text,
     needs_renewals,
     with_tokens,

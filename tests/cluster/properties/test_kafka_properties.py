@@ -10,9 +10,9 @@ from pyspark_kafka_group.cluster.properties.kafka_properties import (
     PROPERTIES,
     ClientKind,
     KafkaProperty,
-    applies_to,
     default_of,
     is_in_table,
+    row_of,
 )
 
 
@@ -37,12 +37,12 @@ def test_what_users_should_know_is_a_sentence(row: KafkaProperty) -> None:
 
 
 def test_property_without_a_row_goes_to_the_member_and_the_readers() -> None:
-    assert applies_to("fetch.min.bytes") == {ClientKind.MEMBER, ClientKind.READER}
+    assert row_of("fetch.min.bytes").applies_to == {ClientKind.MEMBER, ClientKind.READER}
     assert not is_in_table("fetch.min.bytes")
 
 
 def test_properties_of_the_connection_reach_every_client() -> None:
-    assert applies_to("reconnect.backoff.ms") == applies_to("reconnect.backoff.max.ms") == set(ClientKind)
+    assert row_of("reconnect.backoff.ms").applies_to == row_of("reconnect.backoff.max.ms").applies_to == set(ClientKind)
     assert is_in_table("sasl.username")
 
 

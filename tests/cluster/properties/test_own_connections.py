@@ -7,16 +7,14 @@ from functools import cache
 
 import pytest
 
-from pyspark_kafka_group.cluster.properties.client_config import connection_properties, reach
+from pyspark_kafka_group.cluster.properties.client_config import connecting, reach
 from pyspark_kafka_group.cluster.properties.kafka_properties import (
     EVERY_CLIENT,
     OTHER_NAMES,
     PROPERTIES,
-    ClientKind,
     KafkaProperty,
     OwnConnections,
-    applies_to,
-    own_connections,
+    row_of,
 )
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.reading.reader_config import direct_settings, reader_config
@@ -132,8 +130,7 @@ def refused(config: dict[str, str]) -> str | None:
 @pytest.mark.parametrize("row", PROPERTIES, ids=lambda row: row.key)
 def test_row_says_what_own_connections_do_with_the_property(row: KafkaProperty) -> None:
     key = row.key.replace("*", "something.new")
-    kind = own_connections(key)
-    assert row.own_connections is not None or ClientKind.ADMIN not in applies_to(key) or key in OTHER_NAMES
+    kind = row_of(key).own_connections
     if kind is OwnConnections.NOT_SUPPORTED and key not in OTHER_NAMES:
         assert row.refusal is not None
         assert refused({**SERVERS, key: "1"}) == f"kafka.{key}"
@@ -150,7 +147,7 @@ def test_row_says_what_own_connections_do_with_the_property(row: KafkaProperty) 
 @pytest.mark.parametrize("key", sorted(HARMLESS))
 def test_a_harmless_property_changes_nothing(key: str) -> None:
     properties = {**SERVERS, key: HARMLESS[key]}
-    assert reach(connection_properties(properties)) == reach(SERVERS)
+    assert reach(connecting(properties)) == reach(SERVERS)
     assert direct_settings(reader_config(properties, "etl")) is not None
 
 
@@ -182,6 +179,6 @@ def test_kerberos_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", sorted(OTHER_NAMES))
 def test_another_name_of_a_property_is_the_same(name: str) -> None:
-    assert connection_properties({name: "a"}) == connection_properties({OTHER_NAMES[name]: "a"})
+    assert connecting({name: "a"}) == connecting({OTHER_NAMES[name]: "a"})
     with pytest.raises(OptionError, match=f"'kafka.{OTHER_NAMES[name]}'.*two names|'kafka.{name}'.*two names"):
-        connection_properties({name: "a", OTHER_NAMES[name]: "b"})
+        connecting({name: "a", OTHER_NAMES[name]: "b"})

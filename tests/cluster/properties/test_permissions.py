@@ -12,7 +12,7 @@ import confluent_kafka.cimpl
 import pytest
 
 from pyspark_kafka_group.cluster.properties.client_config import connecting
-from pyspark_kafka_group.cluster.properties.java_security import TABLE as JAVA
+from pyspark_kafka_group.cluster.properties.java_security import LEFT_OUT, TRANSLATED
 from pyspark_kafka_group.cluster.properties.kafka_properties import PROPERTIES
 from pyspark_kafka_group.cluster.properties.permissions import (
     AZURE_URL,
@@ -243,7 +243,7 @@ def names_of_librdkafka(file: Path) -> set[str]:
 def test_each_property_that_names_a_place_is_decided(tmp_path: Path) -> None:
     known = names_of_librdkafka(tmp_path / "names")
     assert {"plugin.library.paths", "ssl.ca.location"} <= known
-    known |= {row.key for row in PROPERTIES} | {row.key for row in JAVA}
+    known |= {row.key for row in PROPERTIES} | {row.key for row in LEFT_OUT} | TRANSLATED
     known |= {row.name.removeprefix("schema.registry.") for row in OPTIONS if row.name != "schema.registry.url"}
     known |= {row.name for row in (*OPTIONS, *WRITE_OPTIONS)}
     named = {name for name in known if NAMES_A_PLACE.search(name) and not name.startswith("schema.registry.ssl")}

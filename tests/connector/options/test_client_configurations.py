@@ -8,8 +8,8 @@ import confluent_kafka
 import pytest
 
 from pyspark_kafka_group.cluster.committer import TransactionalCommitter
-from pyspark_kafka_group.cluster.properties.client_config import connection_properties
-from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, applies_to
+from pyspark_kafka_group.cluster.properties.client_config import client_properties
+from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, row_of
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.reading.reader_config import librdkafka_config, reader_config
@@ -170,7 +170,7 @@ def test_configurations_are_what_users_say_where_it_reaches_and_else_the_usual(
 ) -> None:
     for client, found in configurations(given, OPTIONS[name]).items():
         said = {key.removeprefix("kafka."): value for key, value in OPTIONS[name].items()}
-        reached = {key: value for key, value in said.items() if KINDS[client] in applies_to(key)}
+        reached = {key: value for key, value in said.items() if KINDS[client] in row_of(key).applies_to}
         expected = {**USUAL[client], **reached, **INSTEAD.get((name, client), {})}
         assert found == {key: value for key, value in expected.items() if value is not None}, client
 
@@ -200,7 +200,7 @@ def test_configurations_are_what_users_say_where_it_reaches_and_else_the_usual(
     ],
 )
 def test_what_concerns_the_connection_reaches_every_client(key: str) -> None:
-    assert connection_properties({key: "x"})[key] == "x"
+    assert client_properties(ClientKind.PRODUCER, {key: "x"})[key] == "x"
     if key != "allow.auto.create.topics":
         assert reader_config({key: "x"}, "etl")[key] == "x"
 
@@ -220,4 +220,4 @@ def test_what_concerns_the_connection_reaches_every_client(key: str) -> None:
     ],
 )
 def test_what_concerns_something_else_does_not_reach_clients_that_only_connect(key: str) -> None:
-    assert key not in connection_properties({key: "x"})
+    assert key not in client_properties(ClientKind.PRODUCER, {key: "x"})

@@ -16,7 +16,7 @@ from pyspark_kafka_group.options import parsers
 from pyspark_kafka_group.options.parsers import MalformedError
 
 LONG_MAX = 2**63 - 1
-NO_MATCH = parsers.choice(NoMatch, "a strategy", "error or latest")
+NO_MATCH = parsers.choice(NoMatch, "a strategy", "error or latest").parse
 
 
 def refusal(parse: Callable[[str], Any], text: str) -> str:

@@ -19,7 +19,6 @@ from confluent_kafka import Consumer
 from pyspark_kafka_group.cluster.properties.client_config import (
     client_properties,
     connecting,
-    connection_properties,
     reach,
 )
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind
@@ -97,13 +96,13 @@ def test_every_client_and_every_connection_of_ours_gets_the_secret(references: d
     for options in (*references.values(), *LITERAL.values()):
         properties = properties_of(parse({**BASE, **READ, **options}))
         configs = [client_properties(client, properties) for client in ClientKind]
-        configs += [connection_properties(properties), reader_config(properties, "etl")]
+        configs += [connecting(properties), reader_config(properties, "etl")]
         configs.append(producer_config(properties_of(parse_write_options({**BASE, **options}))))
         for config in configs:
             assert (config["sasl.username"], config["sasl.password"]) == ("u", SECRET)
             assert "sasl.jaas.config" not in config
         for security in (
-            reach(connection_properties(properties)).security,
+            reach(connecting(properties)).security,
             direct_settings(reader_config(properties, "etl")),
         ):
             assert security is not None, "left to librdkafka"
@@ -131,8 +130,8 @@ def test_a_reference_that_leads_nowhere_is_an_error_where_connections_are_opened
     properties = properties_of(parse({**options, **READ}))
     written = properties_of(parse_write_options(options))
     opening: list[Callable[[], object]] = [
-        lambda: connection_properties(properties),
-        lambda: reach(connection_properties(properties)),
+        lambda: connecting(properties),
+        lambda: reach(connecting(properties)),
         lambda: reader_config(properties, "etl"),
         lambda: producer_config(written),
         *(partial(client_properties, client, properties) for client in ClientKind),
@@ -145,7 +144,7 @@ def test_a_reference_that_leads_nowhere_is_an_error_where_connections_are_opened
 def test_servers_may_be_named_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_SERVERS", "b:9092,c:9093")
     properties = properties_of(parse({**READ, "kafka.bootstrap.servers": "${env:TEST_SERVERS}"}))
-    servers = reach(connection_properties(properties)).servers
+    servers = reach(connecting(properties)).servers
     assert [(address.host, address.port) for address in servers] == [("b", 9092), ("c", 9093)]
     assert redact("b:9092,c:9093 is down", properties) == "b:9092,c:9093 is down"
 
@@ -196,7 +195,7 @@ def test_our_own_connections_take_javas_stores_as_far_as_they_can() -> None:
         "kafka.ssl.protocol": "TLSv1.3",
     }
     properties = properties_of(parse({**BASE, **READ, **pem}))
-    security = reach(connection_properties(properties)).security
+    security = reach(connecting(properties)).security
     assert direct_settings(reader_config(properties, "etl")) is not None
     assert security.tls is not None
     assert not security.tls.check_hostname
@@ -211,5 +210,5 @@ def test_librdkafka_takes_javas_settings() -> None:
             "bootstrap.servers": "127.0.0.1:1",
         }
         jaas = {"sasl.jaas.config": LITERAL["JAAS"]["kafka.sasl.jaas.config"]}
-        config = client_properties(ClientKind.OFFSETS, {**properties, **jaas})
+        config = client_properties(ClientKind.READER, {**properties, **jaas})
         Consumer({**config, "group.id": "g"}).close()

@@ -329,7 +329,7 @@ def test_how_long_a_batch_waits() -> None:
     assert (waits.min_offsets_per_trigger, waits.max_trigger_delay_s) == (5, 90)
 
 
-@pytest.mark.parametrize("name", [o.name for o in OPTIONS if o.kind.startswith("duration")])
+@pytest.mark.parametrize("name", [o.name for o in OPTIONS if o.form.text.startswith("duration")])
 def test_every_wait_is_written_like_the_others(name: str) -> None:
     """Regression: the source refused drainTimeoutMs=30s, but accepted maxTriggerDelay=30s."""
     (option,) = (option for option in OPTIONS if option.name == name)
@@ -338,8 +338,8 @@ def test_every_wait_is_written_like_the_others(name: str) -> None:
 
 def test_no_wait_has_a_parser_of_its_own() -> None:
     waits = {o.name for o in OPTIONS if o.name.endswith(("Ms", "Delay"))}
-    assert waits == {o.name for o in OPTIONS if o.kind.startswith("duration")} != set()
-    assert not [o.name for o in OPTIONS if o.kind == "milliseconds"]
+    assert waits == {o.name for o in OPTIONS if o.form.text.startswith("duration")} != set()
+    assert not [o.name for o in OPTIONS if o.form.text == "milliseconds"]
 
 
 def test_a_drain_timeout_with_a_unit() -> None:

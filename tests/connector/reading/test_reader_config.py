@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer
 
-from pyspark_kafka_group.cluster.properties.client_config import client_properties, connection_properties
+from pyspark_kafka_group.cluster.properties.client_config import client_properties
 from pyspark_kafka_group.cluster.properties.kafka_properties import PROPERTIES, ClientKind
 from pyspark_kafka_group.reading.reader_config import librdkafka_config, reader_config
 
@@ -93,8 +93,8 @@ def test_the_pause_between_connections_is_librdkafkas_unless_the_user_says_other
     """
     assert "reconnect.backoff.ms" not in reader_config({}, "etl")
     assert reader_config({"reconnect.backoff.ms": "500"}, "etl")["reconnect.backoff.ms"] == "500"
-    assert "reconnect.backoff.ms" not in connection_properties({})
-    assert connection_properties({"reconnect.backoff.ms": "500"})["reconnect.backoff.ms"] == "500"
+    assert "reconnect.backoff.ms" not in client_properties(ClientKind.PRODUCER, {})
+    assert client_properties(ClientKind.PRODUCER, {"reconnect.backoff.ms": "500"})["reconnect.backoff.ms"] == "500"
 
 
 @pytest.mark.parametrize("largest", ["1000512", "20000000", "100000000"])
