@@ -59,6 +59,9 @@ def url(postgres: str) -> Iterator[str]:
 either_protocol = pytest.mark.parametrize("protocol", ["consumer"], indirect=True)
 """Mark a test that does not depend on the group protocol: one run is enough."""
 
+classic_protocol = pytest.mark.parametrize("protocol", ["classic"], indirect=True)
+"""Mark a test of the classic protocol, where members compute the assignment and choose the session timeout."""
+
 
 @pytest.fixture(params=["classic", "consumer"])
 def protocol(request: pytest.FixtureRequest) -> str:

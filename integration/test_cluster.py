@@ -10,16 +10,13 @@ from confluent_kafka import Consumer, ConsumerGroupType, Producer, TopicCollecti
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
 
-from integration.cluster import produce
+from integration.consumers import Group
 from integration.pipelines import answered, wait_for
 from pyspark_kafka_group.cluster.cluster import Cluster, connect
-from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset, EpochEnd
-from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset
 from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupProtocol
 from pyspark_kafka_group.cluster.group_identity import group_identity
-from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.kafka import Kafka
 
@@ -46,33 +43,9 @@ def group() -> str:
 @pytest.fixture
 def join(kafka: Kafka, group: str) -> Iterator[Join]:
     """Yield a function that joins the test's group, once for each client id, and waits for the assignments."""
-    made: list[Consumer] = []
-
-    def make(topic: str, *client_ids: str, **properties: str) -> Consumer:
-        for client_id in client_ids:
-            consumer = Consumer(
-                {
-                    "bootstrap.servers": kafka.bootstrap_servers,
-                    "group.id": group,
-                    "client.id": client_id,
-                    "enable.auto.commit": False,
-                    **{name.replace("_", "."): value for name, value in properties.items()},
-                }
-            )
-            consumer.subscribe([topic])
-            made.append(consumer)
-
-        def settled() -> bool:
-            for consumer in made:
-                consumer.poll(0.05)
-            return all(consumer.assignment() for consumer in made)
-
-        wait_for(settled, "all members have partitions", timeout_s=30)
-        return made[-1]
-
-    yield make
-    for consumer in made:
-        consumer.close()
+    members = Group(kafka.bootstrap_servers, group)
+    yield members.join
+    members.leave()
 
 
 def told_by_admin_client(kafka: Kafka, group: str) -> ConsumerGroupDescription:
@@ -121,11 +94,6 @@ def test_a_group_is_described_as_by_librdkafka(
         assert {member.member_epoch for member in ours.members} == {ours.epoch}
 
 
-def test_a_group_that_does_not_exist_is_dead(requests: Cluster, group: str) -> None:
-    found = answered(lambda: requests.describe_group(group))
-    assert found == GroupDescription(state="Dead", protocol=GroupProtocol.CLASSIC, members=())
-
-
 def test_what_shall_be_let_go_is_in_the_assignment_and_not_in_the_target(
     topic: TopicFactory, requests: Cluster, group: str, join: Join, kafka: Kafka
 ) -> None:
@@ -151,44 +119,6 @@ def test_what_shall_be_let_go_is_in_the_assignment_and_not_in_the_target(
         assert requests.describe_group(group).state == "Reconciling"
     finally:
         bob.close()
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_query_knows_what_others_hold(
-    kafka: Kafka, topic: TopicFactory, group: str, join: Join, protocol: str
-) -> None:
-    name = topic(partitions=4)
-    join(name, "alice", "bob", group_protocol=protocol)
-    offsets = GroupOffsets({"bootstrap.servers": kafka.bootstrap_servers}, group_id=group, read_committed=True)
-    described = told_by_admin_client(kafka, group)
-    held = {client: (member, tps) for member, (_, client, _, tps) in summary(described).items()}
-    (bob,) = offsets.members_of_others(client_id="alice", member_id=held["alice"][0])
-    assert bob.assignment == held["bob"][1]
-    assert all(bob.may_get(tp) for tp in held["bob"][1])
-    assert not bob.may_get(TopicPartition("another", 0))
-    assert not offsets.rebalancing()
-    with pytest.raises(TryAgainError, match="does not know this member"):
-        offsets.members_of_others(client_id="alice", member_id="nobody")
-    offsets.close()
-
-
-def test_committed_offsets_have_leader_epochs_and_metadata(
-    kafka: Kafka, topic: TopicFactory, requests: Cluster, group: str
-) -> None:
-    name = topic(partitions=3)
-    tps = [TopicPartition(name, n) for n in range(3)]
-    assert answered(lambda: requests.committed(group, tps, require_stable=True)) == ({}, {})
-    wanted = {tps[0]: (Offset(5), 0, "größe: 3"), tps[1]: (Offset(0), None, "")}
-    assert requests.commit(group, "", -1, None, wanted) == {}
-    assert requests.committed(group, tps, require_stable=True) == (
-        {tps[0]: CommittedOffset(Offset(5), 0, "größe: 3"), tps[1]: CommittedOffset(Offset(0), None, "")},
-        {},
-    )
-    # librdkafka reads the same.
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
-    first, *_ = consumer.committed([KafkaPartition(*tps[0])], timeout=10)
-    consumer.close()
-    assert (first.offset, first.metadata, first.leader_epoch) == (5, "größe: 3", 0)
 
 
 def test_an_open_transaction_holds_up_its_own_partition_only(
@@ -257,23 +187,3 @@ def test_topic_ids_are_those_of_the_cluster(kafka: Kafka, topic: TopicFactory, r
     }
     assert found[names[0]].leader_epochs.keys() == {0, 1, 2}
     assert {name: requests.all_topics()[name] for name in names} == found
-
-
-def test_the_end_of_an_epoch_is_known_after_a_leader_has_changed() -> None:
-    """The same client returns the ends of the old and of the new epoch, over new connections after the restart."""
-    tp = TopicPartition("orders", 0)
-    with LocalKafka() as kafka:
-        kafka.create_topic(tp.topic, 1)
-        produce(kafka.bootstrap_servers, tp.topic, {0: 3})
-        requests = open_requests({"bootstrap.servers": kafka.bootstrap_servers})
-        (before,) = requests.topics([tp.topic])[tp.topic].leader_epochs.values()
-        assert requests.epoch_ends({tp: before}) == ({tp: EpochEnd(before, Offset(3))}, {})
-        kafka.restart(1)
-        produce(kafka.bootstrap_servers, tp.topic, {0: 2})
-        (after,) = requests.topics([tp.topic])[tp.topic].leader_epochs.values()
-        assert after > before
-        for epoch, end in ((before, EpochEnd(before, Offset(3))), (after, EpochEnd(after, Offset(5)))):
-            assert requests.epoch_ends({tp: epoch}) == ({tp: end}, {})
-        nowhere = TopicPartition(tp.topic, 9)
-        assert requests.epoch_ends({tp: after + 5, nowhere: 0}) == ({}, {nowhere: "UNKNOWN_TOPIC_OR_PARTITION"})
-        requests.close()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -22,10 +22,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from integration.cluster import produce, recreate, reset
-from integration.kafka_tools import CONSOLE_CONSUMER, CONSUMER_GROUPS, describe, run_tool
-from integration.pipelines import Pipeline, wait_for
-from integration.spark_fixtures import either_protocol
+from integration.cluster import produce, reset
+from integration.consumers import Group
+from integration.kafka_tools import CONSOLE_CONSUMER, describe, run_tool
+from integration.pipelines import wait_for
 from pyspark_kafka_group.cluster.cluster import Cluster, connect
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -57,56 +57,6 @@ Document = dict[str, Any]
 @pytest.fixture
 def group() -> str:
     return f"etl-{uuid.uuid4().hex[:8]}"
-
-
-@dataclass
-class Group:
-    """Members of one group.  They poll and commit only when the test calls a method."""
-
-    bootstrap: str
-    name: str
-    protocol: str
-    members: dict[str, Consumer] = field(default_factory=dict)
-    extra: dict[str, str] = field(default_factory=dict)
-
-    def join(self, topic: str, *client_ids: str, beside: Group | None = None) -> None:
-        """Join, and wait until all members have partitions, including the members of ``beside``."""
-        for client_id in client_ids:
-            self.members[client_id] = Consumer(
-                {
-                    "bootstrap.servers": self.bootstrap,
-                    "group.id": self.name,
-                    "client.id": client_id,
-                    "group.protocol": self.protocol,
-                    "enable.auto.commit": False,
-                    "auto.offset.reset": "earliest",
-                    **self.extra,
-                }
-            )
-            self.members[client_id].subscribe([topic])
-        everybody = [*self.members.values(), *(beside.members.values() if beside else ())]
-
-        def settled() -> bool:
-            for consumer in everybody:
-                consumer.poll(0.05)
-            return all(consumer.assignment() for consumer in everybody)
-
-        wait_for(settled, "all members have partitions", timeout_s=30)
-
-    def commit(self, topic: str, offsets: dict[int, int]) -> None:
-        """Let each member commit the offsets of its own partitions."""
-        for consumer in self.members.values():
-            mine = {tp.partition for tp in consumer.assignment()}
-            parts = [KafkaPartition(topic, p, offset) for p, offset in offsets.items() if p in mine]
-            if parts:
-                consumer.commit(offsets=parts, asynchronous=False)
-
-    def owner(self, partition: int) -> str:
-        return next(name for name, c in self.members.items() if partition in {tp.partition for tp in c.assignment()})
-
-    def leave(self) -> None:
-        while self.members:
-            self.members.popitem()[1].close()
 
 
 @pytest.fixture(params=PROTOCOLS)
@@ -262,6 +212,10 @@ def test_describe_and_kafkas_own_tool_agree_column_by_column(
                 assert row[column] == ("-" if part[key] is None else str(part[key])), (part, column)
 
     compare()
+    listed = CliRunner().invoke(kafka_group, ["groups", "-b", kafka.bootstrap_servers])
+    assert [line.split()[1:4] for line in listed.stdout.splitlines() if line.startswith(group)] == [
+        ["Stable", members.protocol, "2"]
+    ], listed.output
     (ours,) = told(kafka.bootstrap_servers, "describe", group, "--no-status")
     assert (ours["state"], ours["protocol"], ours["lag"]) == ("Stable", members.protocol, 15)
     assert {member["client_id"] for member in ours["members"]} == {"alice", "bob"}
@@ -269,74 +223,7 @@ def test_describe_and_kafkas_own_tool_agree_column_by_column(
     compare()
 
 
-@of_one_protocol
-def test_lag_is_judged_by_the_last_commits(kafka: Kafka, topic: TopicFactory, members: Group, group: str) -> None:
-    name = topic(partitions=2)
-    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
-    members.join(name, "alice")
-    members.commit(name, {0: 8, 1: 10})
-    (ours,) = told(kafka.bootstrap_servers, "describe", group)
-    assert ([part["status"] for part in ours["partitions"]], ours["status"]) == (["OK", "OK"], "OK")
-    members.commit(name, {0: 3})
-    (ours,) = told(kafka.bootstrap_servers, "describe", group, code=1)
-    assert [part["status"] for part in ours["partitions"]] == ["REWIND", "OK"]
-    assert ours["status"] == "ERR"
-
-
-def test_groups_are_where_the_hash_says(kafka: Kafka, topic: TopicFactory, group: str) -> None:
-    name = topic(1)
-    groups = ("orders-etl", "grüße 😀", "polygenelubricants", *(f"{group}-{n}" for n in range(6)))
-    for one in groups:
-        reset(kafka.bootstrap_servers, one, name, {0: 1})
-    records = kafka.read(OFFSETS_TOPIC, isolation_level="read_uncommitted")
-    for one in groups:
-        (found,) = told(kafka.bootstrap_servers, "coordinator", one)
-        assert {record.partition for record in records if is_of_group(one)(record.key)} == {
-            found["offsets_topic_partition"]
-        }
-        assert found["offsets_topic_partitions"] == 4
-        assert found["leader"] == found["coordinator"]["node_id"] == 1
-
-
 # -- history
-
-
-@of_one_protocol
-def test_an_operators_reset_a_gap_and_a_deletion_show(
-    kafka: Kafka, topic: TopicFactory, members: Group, group: str
-) -> None:
-    name = topic(partitions=2)
-    produce(kafka.bootstrap_servers, name, {0: 50, 1: 50})
-    members.join(name, "alice")
-    members.commit(name, {0: 20, 1: 20})
-    members.commit(name, {0: 30, 1: 30})
-    assert told(kafka.bootstrap_servers, "rewinds", group) == []
-    members.leave()
-    tool = ("--bootstrap-server", kafka.bootstrap_servers, "--group", group)
-    reset(kafka.bootstrap_servers, group, name, {0: 5, 1: 50})
-    entries = told(kafka.bootstrap_servers, "history", group)
-    begun = [("first", 20, "alice"), ("forth", 30, "alice")]
-    assert moves(entries, 0) == [*begun, ("back", 5, None)]
-    assert moves(entries, 1) == [*begun, ("forth", 50, None)]
-    assert [entry["members"] for entry in entries if entry["client_id"] is None] == [0, 0]
-    rewind, gap = told(kafka.bootstrap_servers, "rewinds", group, code=1)
-    assert (rewind["kind"], rewind["highest_offset"], rewind["lowest_offset"], rewind["recovered"]) == (
-        *("rewind", 30, 5),
-        None,
-    )
-    assert (gap["kind"], gap["previous_offset"], gap["committed_offset"]) == ("gap", 30, 50)
-    members.join(name, "bob")
-    members.commit(name, {0: 40})
-    members.leave()
-    (rewind, _) = told(kafka.bootstrap_servers, "rewinds", group, code=1)
-    assert rewind["recovered"] is not None
-    run_tool(CONSUMER_GROUPS, *tool, "--delete-offsets", "--topic", f"{name}:0")
-    assert moves(told(kafka.bootstrap_servers, "history", group, "--topics", f"{name}:0"), 0)[-2:] == [
-        ("forth", 40, "bob"),
-        ("deleted", None, None),
-    ]
-    *_, ended = told(kafka.bootstrap_servers, "rewinds", group, code=1)
-    assert (ended["kind"], ended["ended"], ended["previous_offset"]) == ("ended", "deleted", 40)
 
 
 def test_the_members_of_each_time_are_named(kafka: Kafka, topic: TopicFactory, members: Group, group: str) -> None:
@@ -381,58 +268,6 @@ def test_only_committed_transactions_are_history(kafka: Kafka, topic: TopicFacto
     wait_for(settled, "the transactions are over", timeout_s=30)
     assert moves(told(kafka.bootstrap_servers, "history", group)) == [("first", 5, "alice"), ("forth", 7, "alice")]
     assert told(kafka.bootstrap_servers, "rewinds", group) == []
-
-
-@of_one_protocol
-def test_a_fenced_commit_is_no_history(
-    topic: TopicFactory, members: Group, group: str, inspection: Cluster, kafka: Kafka
-) -> None:
-    """The broker refuses the commit of a zombie and writes nothing."""
-    name = topic(partitions=1)
-    members.join(name, "alice")
-    members.commit(name, {0: 5})
-    refused = inspection.commit(group, "zombie", 1, None, {TopicPartition(name, 0): (Offset(1), None, "")})
-    assert refused == {TopicPartition(name, 0): "UNKNOWN_MEMBER_ID"}
-    assert moves(told(kafka.bootstrap_servers, "history", group)) == [("first", 5, "alice")]
-    assert told(kafka.bootstrap_servers, "rewinds", group) == []
-
-
-def test_a_topic_that_was_created_again_is_no_rewind(
-    kafka: Kafka, topic: TopicFactory, group: str, inspection: Cluster
-) -> None:
-    """The coordinator deletes the offsets of a deleted topic."""
-    name = topic(partitions=1)
-    tp = TopicPartition(name, 0)
-    wait_for(lambda: empty(inspection, group), "a coordinator answers", timeout_s=30)
-    assert inspection.commit(group, "", -1, None, {tp: (Offset(9), None, "")}) == {}
-    recreate(kafka.bootstrap_servers, name, 1)
-    wait_for(lambda: not inspection.all_committed(group).found, "the offset has ended", timeout_s=30)
-    anew = {tp: (Offset(2), None, "")}
-    # The coordinator may see the new topic a moment later.
-    wait_for(lambda: not inspection.commit(group, "", -1, None, anew), "the new topic has an offset", timeout_s=30)
-    entries = told(kafka.bootstrap_servers, "history", group)
-    # Kafka 4.3 writes the topic id with each offset, for every client.
-    assert [entry["move"] for entry in entries] == ["first", "topic_deleted", "first"]
-    assert len({entry["topic_id"] for entry in entries} - {None}) == 2
-    assert told(kafka.bootstrap_servers, "rewinds", group) == []
-
-
-@either_protocol
-def test_a_query_of_ours_is_named_by_its_metadata(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Callable[..., Pipeline]
-) -> None:
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 50})
-    pipeline(name, name="orders-etl").run_available()
-    entries = told(kafka.bootstrap_servers, "history", group)
-    (query_id,) = {entry["query_id"] for entry in entries}
-    assert query_id
-    assert entries[-1]["committed_offset"] == 50
-    assert all(entry["client_id"].startswith("orders-etl-") for entry in entries if entry["move"] == "forth")
-    assert entries[-1]["topic_id"]
-    assert told(kafka.bootstrap_servers, "rewinds", group) == []
-    (found,) = told(kafka.bootstrap_servers, "describe", group)
-    assert (found["lag"], found["partitions"][0]["query_id"]) == (0, query_id)
 
 
 # -- clusters with other settings

@@ -1,23 +1,23 @@
-"""The command line on a real cluster: resets, the live view and the doctor."""
+"""The command line on a real cluster: resets and the doctor."""
 
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from integration.cluster import committed, produce
+from integration.cluster import committed, produce, reset
+from integration.consumers import Group
 from integration.pipelines import Pipeline, wait_for
 from integration.spark_fixtures import either_protocol
-from integration.test_forensics import Group, moves, told
+from integration.test_forensics import moves, told
+from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.kafka import Kafka
 from pyspark_kafka_group.tools.commands import kafka_group
@@ -117,41 +117,6 @@ def test_a_query_that_starts_next_tells_who_has_reset_it(
 # -- the live view
 
 
-def test_the_live_view_sees_throughput_and_a_rebalance(
-    kafka: Kafka, topic: TopicFactory, members: Group, group: str
-) -> None:
-    name = topic(partitions=2)
-    produce(kafka.bootstrap_servers, name, {0: 100, 1: 100})
-    members.join(name, "alice")
-    members.commit(name, {0: 10, 1: 10})
-    looks: list[dict[str, Any]] = []
-    options = ["-b", kafka.bootstrap_servers, "--json", "--interval", "0.2", group]
-    # If a shell runs the tests in the background, their child processes ignore SIGINT.
-    program = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    program += "runpy.run_module('pyspark_kafka_group.tools', run_name='__main__')"
-    command = [sys.executable, "-c", program, "watch", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
-        assert watching.stdout is not None
-
-        def seen(condition: Callable[[dict[str, Any]], bool]) -> None:
-            """Read views, one for each line, until one meets the condition."""
-            deadline = time.monotonic() + 60
-            while not looks or not condition(looks[-1]):
-                assert time.monotonic() < deadline, looks[-1:]
-                looks.append(json.loads(watching.stdout.readline()))  # type: ignore[union-attr]
-
-        seen(lambda look: look["lag"] == 180)
-        for offset in (20, 40, 60):  # two commits are too few for a rate
-            members.commit(name, {0: offset, 1: offset})
-            seen(lambda look, lag=200 - 2 * offset: look["lag"] == lag)  # type: ignore[misc]
-        seen(lambda look: (look["consumed_per_second"] or 0) > 0)
-        members.join(name, "bob")
-        seen(lambda look: look["rebalances"] >= 1 and len(look["members"]) == 2)
-        watching.send_signal(signal.SIGINT)
-        assert watching.wait(30) == 0
-    assert looks[-1]["lag"] == 80
-
-
 # -- the doctor
 
 
@@ -159,13 +124,17 @@ def codes(found: Result) -> set[str]:
     return {finding["code"] for finding in json.loads(found.stdout)["findings"]}
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_healthy_group_has_one_line(kafka: Kafka, topic: TopicFactory, group: str, protocol: str) -> None:
+def findings(kafka: Kafka, group: str) -> dict[str, dict[str, Any]]:
+    """Return what the doctor finds, by its code."""
+    return {
+        finding["code"]: finding for finding in json.loads(run(kafka, "doctor", group, "--json").stdout)["findings"]
+    }
+
+
+def test_a_healthy_group_has_one_line(kafka: Kafka, topic: TopicFactory, group: str) -> None:
     name = topic(partitions=2)
     produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
-    members = Group(kafka.bootstrap_servers, group, protocol)
-    if protocol == "classic":
-        members.extra = {"partition.assignment.strategy": "cooperative-sticky"}
+    members = Group(kafka.bootstrap_servers, group, "consumer")
     try:
         members.join(name, "alice", "bob")
         members.commit(name, {0: 5, 1: 4})
@@ -205,3 +174,57 @@ def test_planted_faults_are_found(kafka: Kafka, topic: TopicFactory, members: Gr
     finally:
         other.leave()
         hanging.abort_transaction(30)
+
+
+def test_offsets_outside_of_the_log(kafka: Kafka, topic: TopicFactory, group: str) -> None:
+    name = topic(partitions=2)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
+    reset(kafka.bootstrap_servers, group, name, {0: 3, 1: 20})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for future in admin.delete_records([TopicPartition(name, 0, 5)]).values():
+        future.result(30)
+    found = findings(kafka, group)
+    assert found.keys() == {"RECORDS_DELETED", "OFFSET_BEYOND_END", "NO_MEMBERS"}
+    assert "2 offsets were deleted" in found["RECORDS_DELETED"]["evidence"]
+    assert found["OFFSET_BEYOND_END"]["object"] == f"{name}-1"
+
+
+def test_an_instance_id_that_two_processes_have(kafka: Kafka, topic: TopicFactory, group: str) -> None:
+    name = topic()
+    # Under the classic protocol, the brokers' records keep the client id of the first process.
+    members = Group(kafka.bootstrap_servers, group, "consumer")
+    for client_id in ("alice", "bob", "alice", "bob"):
+        members.join(name, client_id, group_instance_id="orders-1")
+        members.leave()  # a static member does not leave
+    found = findings(kafka, group)
+    assert found.keys() == {"DUPLICATE_INSTANCE_ID"}
+    assert "3 times" in found["DUPLICATE_INSTANCE_ID"]["evidence"]
+
+
+def test_batches_that_nearly_take_too_long(kafka: Kafka, topic: TopicFactory, members: Group, group: str) -> None:
+    name = topic()
+    produce(kafka.bootstrap_servers, name, {0: 10})
+    members.extra = {"session.timeout.ms": "10000", "heartbeat.interval.ms": "1000", "max.poll.interval.ms": "10000"}
+    slow = members.join(name, "slow", partition_assignment_strategy="cooperative-sticky")
+    members.commit(name, {0: 1})
+    until = time.monotonic() + 5.5  # the doctor measures this pause between commits
+    while time.monotonic() < until:
+        slow.poll(0.1)
+    members.commit(name, {0: 5})
+    found = findings(kafka, group)
+    assert found.keys() == {"POLL_INTERVAL_SHORT"}
+    assert "max.poll.interval.ms is 10000" in found["POLL_INTERVAL_SHORT"]["evidence"]
+
+
+def test_settings_of_brokers() -> None:
+    settings = {
+        "transaction.max.timeout.ms": "5000",
+        "group.consumer.session.timeout.ms": "2000",
+        "group.consumer.heartbeat.interval.ms": "1000",
+        "offsets.retention.minutes": "60",
+    }
+    with LocalKafka(properties=settings) as kafka:
+        kafka.create_topic("orders", 1)
+        reset(kafka.bootstrap_servers, "etl", "orders", {0: 0})
+        wanted = {"TRANSACTION_TIMEOUT", "SESSION_TIMEOUT_SHORT", "OFFSETS_RETENTION_SHORT"}
+        wait_for(lambda: findings(kafka, "etl").keys() == wanted, "they are found", timeout_s=30)

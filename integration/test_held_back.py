@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from click.testing import CliRunner, Result
 from confluent_kafka.admin import AdminClient
 
 from integration.cluster import produce
 from integration.pipelines import Pipeline, assert_exactly_once, wait_for
 from integration.spark_fixtures import either_protocol
-from integration.test_health import health
 from pyspark_kafka_group import metrics
 from pyspark_kafka_group.cluster.cluster import connect
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.tools.analysis.documents import group_document
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, view_group
+from pyspark_kafka_group.tools.commands import kafka_group
 from pyspark_kafka_group.tools.texts import group_text
 
 Pipelines = Callable[..., Pipeline]
@@ -26,6 +27,10 @@ def three() -> Iterator[LocalKafka]:
     """Yield a cluster of three brokers.  Its topics have one replica, except Kafka's internal topics."""
     with LocalKafka(brokers=3) as cluster:
         yield cluster
+
+
+def health(group: str) -> Result:
+    return CliRunner().invoke(kafka_group, ["health", "--within", "2m", group])
 
 
 def leaders(cluster: LocalKafka, topic: str) -> dict[int, int]:

@@ -5,19 +5,15 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from integration.cluster import members
+from integration.memberships import memberships
 from integration.pipelines import wait_for
-from pyspark_kafka_group.coordinator.event_log import EventLog
-from pyspark_kafka_group.coordinator.start_up import start_up
-from pyspark_kafka_group.offsets.batch_offset import INITIAL
-from pyspark_kafka_group.offsets.errors import DataError
-from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.testing import Kafka
-from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 
 class OtherProgram:
@@ -56,75 +52,72 @@ class OtherProgram:
         self._thread.join(30)
 
 
-@pytest.mark.parametrize("failed", [False, True], ids=["stopped", "failed"])
+def shown(kafka: Kafka, group: str) -> dict[str, set[str]]:
+    """Return the members and their partitions; nothing while a new group has no coordinator."""
+    with contextlib.suppress(KafkaException):
+        return members(kafka.bootstrap_servers, group)
+    return {}
+
+
+@pytest.fixture
+def others(kafka: Kafka, group: str) -> Iterator[Callable[[str], OtherProgram]]:
+    """Yield a function that starts another program as a member with this name, and end all of them after the test."""
+    made: list[OtherProgram] = []
+
+    def start(name: str) -> OtherProgram:
+        made.append(OtherProgram(kafka.bootstrap_servers, group, f"{group}-topic", name))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def options(kafka: Kafka, group: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.group.id": group, "subscribe": f"{group}-topic"}
+
+
 def test_member_that_leaves_during_a_rebalance_leaves_no_ghost(
-    kafka: Kafka, topic: TopicFactory, group: str, *, failed: bool
+    kafka: Kafka, group: str, options: dict[str, str], others: Callable[[str], OtherProgram]
 ) -> None:
     """Regression: the member kept its partitions for the whole session timeout.
 
     The broker read the request to leave only after the rebalance, when the member had already closed the connection.
     KIP-848 has no such requests.
     """
-    name = topic(4)
-    slow = OtherProgram(kafka.bootstrap_servers, group, name, "slow")
-    others = [slow]
-
-    def shown() -> dict[str, set[str]]:
-        with contextlib.suppress(KafkaException):  # a new group may have no coordinator yet
-            return members(kafka.bootstrap_servers, group)
-        return {}
-
-    try:
-        wait_for(lambda: shown().get("slow"), "the other program owns the topic")
-        settings = parse(
-            {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.group.id": group, "subscribe": name}
-        )
-        ours = start_up(settings.group, start=INITIAL, query_id="q", client_id="ours", event_log=EventLog("ours", None))
-        ours.start()
+    kafka.create_topic(f"{group}-topic", 4)
+    slow = others("slow")
+    wait_for(lambda: shown(kafka, group).get("slow"), "the other program owns the topic")
+    with memberships() as join:
+        ours = join(options, "ours")
         assert slow.asked.wait(30), "our member has joined, and the other shall give something back"
-        others.append(OtherProgram(kafka.bootstrap_servers, group, name, "third"))
-        wait_for(lambda: shown().keys() == {"slow", "ours", "third"}, "a rebalance that waits for the slow member")
-        rejoined = time.monotonic() + 2.0  # several heartbeats, so that our member has sent JoinGroup
-        wait_for(lambda: time.monotonic() > rejoined, "our member has heard of the rebalance")
-        if failed:
-            ours._group.fail_later(DataError("records are missing"))
-        else:
-            ours.begin_stop(1.0)
+        others("third")
+        wait_for(lambda: shown(kafka, group).keys() == {"slow", "ours", "third"}, "a rebalance waits for the slow one")
+        time.sleep(2.0)  # several heartbeats, so that our member has sent JoinGroup
+        ours.begin_stop(1.0)
         ours.join(2.0)
         slow.may_answer.set()
         ours.join(30)
         assert not ours.alive
-        wait_for(lambda: "ours" not in shown(), "our member has left", timeout_s=20)  # the session lasts 45 s
-    finally:
-        for other in others:
-            other.close()
+        wait_for(lambda: "ours" not in shown(kafka, group), "it has left", timeout_s=20)  # the session lasts 45 s
 
 
-def test_member_without_partitions_leaves_no_ghost(kafka: Kafka, topic: TopicFactory, group: str) -> None:
+def test_member_without_partitions_leaves_no_ghost(
+    kafka: Kafka, group: str, options: dict[str, str], others: Callable[[str], OtherProgram]
+) -> None:
     """Regression: the next rebalance of the group waited for the member for the whole session timeout.
 
     librdkafka's close() sends no request to leave if the member has no partitions.  KIP-848 has no such requests.
     """
-    name = topic(1)
-    owner = OtherProgram(kafka.bootstrap_servers, group, name, "owner")
-    owner.may_answer.set()
-
-    def shown() -> dict[str, set[str]]:
-        with contextlib.suppress(KafkaException):  # a new group may have no coordinator yet
-            return members(kafka.bootstrap_servers, group)
-        return {}
-
-    try:
-        wait_for(lambda: shown().get("owner"), "the other program owns the topic")
-        settings = parse(
-            {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.group.id": group, "subscribe": name}
-        )
-        ours = start_up(settings.group, start=INITIAL, query_id="q", client_id="ours", event_log=EventLog("ours", None))
-        ours.start()
-        wait_for(lambda: shown() == {"owner": {f"{name}-0"}, "ours": set()}, "our member has nothing to do")
+    kafka.create_topic(f"{group}-topic", 1)
+    others("owner").may_answer.set()
+    wait_for(lambda: shown(kafka, group).get("owner"), "the other program owns the topic")
+    with memberships() as join:
+        ours = join(options, "ours")
+        idle = {"owner": {f"{group}-topic-0"}, "ours": set[str]()}
+        wait_for(lambda: shown(kafka, group) == idle, "our member has nothing to do")
         ours.begin_stop(1.0)
         ours.join(30)
         assert not ours.alive
-        wait_for(lambda: "ours" not in shown(), "our member has left", timeout_s=20)  # the session lasts 45 s
-    finally:
-        owner.close()
+        wait_for(lambda: "ours" not in shown(kafka, group), "it has left", timeout_s=20)  # the session lasts 45 s

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from threading import Thread
-from typing import Protocol
 
 import pytest
 
-from integration.cluster import committed, produce, reset
+from integration.cluster import committed, produce
+from integration.memberships import memberships, plan
 from integration.pipelines import wait_for
-from pyspark_kafka_group.coordinator.event_log import EventLog
-from pyspark_kafka_group.coordinator.handover import events
-from pyspark_kafka_group.coordinator.handover.inputs import PlannedRange
+from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.coordinator.membership import Membership
-from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.coordinator.start_up import start_up
-from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
-from pyspark_kafka_group.offsets.start_inputs import RewindPolicy, StartingOffset, StartPolicy
-from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.testing import LocalKafka
 
 # The longest time that the group thread may be busy with other work than the member's, on a busy machine too.
@@ -43,91 +36,21 @@ def proxied() -> Iterator[LocalKafka]:
 OFFSET_COMMIT = 8
 
 
-class Kept(EventLog):
-    """An event log that also keeps its events in a list."""
-
-    def __init__(self, client_id: str) -> None:
-        super().__init__(client_id, None)
-        self.said: list[events.Event] = []
-
-    def __call__(self, event: events.Event) -> None:
-        super().__call__(event)
-        self.said.append(event)
-
-
-class Join(Protocol):
-    """A function that makes a member with plain commits, or a query with ``assign``: ``join(servers, topic)``."""
-
-    def __call__(
-        self, servers: str, topic: str, *, on_rewind: RewindPolicy = RewindPolicy.FAIL, start: BatchOffset = INITIAL
-    ) -> Membership: ...
-
-
-@contextmanager
-def joining(group: str, protocol: str | None) -> Iterator[Join]:
-    """Yield a function that makes members or, without a protocol, queries with ``assign``."""
-    made: list[Membership] = []
-
-    def make(
-        servers: str, topic: str, *, on_rewind: RewindPolicy = RewindPolicy.FAIL, start: BatchOffset = INITIAL
-    ) -> Membership:
-        name = f"member{len(made)}"
-        properties = {"bootstrap.servers": servers, "group.id": group}
-        if protocol is not None:
-            properties["group.protocol"] = protocol
-        if protocol == "classic":
-            properties["session.timeout.ms"] = str(SESSION_MS)
-        settings = GroupSettings(
-            properties=properties,
-            group_id=group,
-            topics=(topic,),
-            commit_mode=CommitMode.PLAIN,
-            drain_timeout_s=60.0,
-            read_committed=True,
-            partitions=(TopicPartition(topic, 0),) if protocol is None else (),
-            start=StartPolicy(
-                group_id=group,
-                default=StartingOffset.EARLIEST,
-                explicit={},
-                fail_on_data_loss=True,
-                on_rewind=on_rewind,
-                keeps_offsets=protocol is not None,
-            ),
-        )
-        one = start_up(settings, start=start, query_id=start.query_id or name, client_id=name, event_log=Kept(name))
-        made.append(one)
-        one.start()
-        return one
-
-    yield make
-    for one in made:
-        one.begin_stop(1.0)
-    for one in made:
-        one.join(60.0)
+Join = Callable[[str, str], Membership]
 
 
 @pytest.fixture
 def join(group: str, protocol: str) -> Iterator[Join]:
-    with joining(group, protocol) as make:
+    """Yield a function that makes members with plain commits: ``join(servers, topic)``."""
+    short = {"kafka.session.timeout.ms": str(SESSION_MS)} if protocol == "classic" else {}
+    names = map("member{}".format, itertools.count())
+
+    def make(servers: str, topic: str) -> Membership:
+        options = {"kafka.bootstrap.servers": servers, "kafka.group.id": group, "subscribe": topic, **short}
+        return start({**options, "kafka.group.protocol": protocol, "commitMode": "plain"}, next(names))
+
+    with memberships() as start:
         yield make
-
-
-@pytest.fixture
-def assign(group: str) -> Iterator[Join]:
-    with joining(group, None) as make:
-        yield make
-
-
-def plan(member: Membership, until: int) -> BatchOffset:
-    """Plan a batch up to ``until`` in all partitions that the member owns, and return its end."""
-    wait_for(lambda: bool(member.state.plannable()), "the member may plan")  # the state changes meanwhile
-    ranges = {
-        tp: PlannedRange(position.epoch, OffsetRange(position.offset, Offset(until)), position.leader_epoch)
-        for tp, position in member.state.plannable().items()
-    }
-    end = member.plan(ranges, always=False)
-    assert end is not None
-    return end
 
 
 def topic_of(cluster: LocalKafka, group: str) -> str:
@@ -137,6 +60,7 @@ def topic_of(cluster: LocalKafka, group: str) -> str:
     return name
 
 
+@either_protocol
 def test_group_thread_goes_on_while_the_coordinator_does_not_answer_a_plain_commit(
     proxied: LocalKafka, group: str, join: Join
 ) -> None:
@@ -160,7 +84,11 @@ def test_group_thread_goes_on_while_the_coordinator_does_not_answer_a_plain_comm
     wait_for(lambda: committed(proxied.bootstrap_servers, group, name, [0]) == {0: 10}, "it is committed in the end")
 
 
-@pytest.mark.parametrize(("fault", "then"), [("silent", "stays"), ("gone", "leaves")])
+@pytest.mark.parametrize(
+    ("protocol", "fault", "then"),
+    [("consumer", "silent", "stays"), ("classic", "gone", "leaves")],
+    indirect=["protocol"],
+)
 def test_member_that_was_evicted_does_not_commit_plainly(
     proxied: LocalKafka, group: str, join: Join, fault: str, then: str
 ) -> None:
@@ -213,29 +141,8 @@ def commit_late(cluster: LocalKafka, group: str, topic: str, one: Membership) ->
         cluster.proxy.heal()
 
 
-def check_late_commit(cluster: LocalKafka, group: str, join: Join, then: str) -> None:
-    """Let a commit arrive late, and check that the newer offset returns."""
-    name, servers = topic_of(cluster, group), cluster.bootstrap_servers
-    one = join(cluster.proxied_bootstrap_servers, name)
-    commit_late(cluster, group, name, one)
-    if then == "hands over":
-        other = join(servers, name)
-        one.begin_stop(10.0)
-        wait_for(lambda: bool(other.state.plannable()), "the next owner")
-        assert [position.offset for position in other.state.plannable().values()] == [30]
-        return
-    if then == "leaves":
-        one.begin_stop(10.0)
-        one.join(60.0)
-        assert one.state.clean
-        assert committed(servers, group, name, [0]) == {0: 30}
-    wait_for(lambda: committed(servers, group, name, [0]) == {0: 30}, "it is committed again")
-
-
 @pytest.mark.parametrize(
-    ("protocol", "then"),
-    [("classic", "stays"), ("consumer", "leaves"), ("classic", "hands over"), ("consumer", "hands over")],
-    indirect=["protocol"],
+    ("protocol", "then"), [("classic", "leaves"), ("consumer", "hands over")], indirect=["protocol"]
 )
 def test_commit_that_arrives_after_its_successor_does_not_stay(
     proxied: LocalKafka, group: str, join: Join, then: str
@@ -244,25 +151,16 @@ def test_commit_that_arrives_after_its_successor_does_not_stay(
 
     The next owner repeated committed records, and no event reported this.
     """
-    check_late_commit(proxied, group, join, then)
-
-
-@pytest.mark.parametrize("policy", [RewindPolicy.FAIL, RewindPolicy.GROUP])
-def test_a_reset_has_no_effect_on_a_query_with_assign(
-    proxied: LocalKafka, group: str, assign: Join, policy: RewindPolicy
-) -> None:
-    """The checkpoint decides, while the query runs and at its next start.  The next commit replaces the reset."""
     name, servers = topic_of(proxied, group), proxied.bootstrap_servers
-    one = assign(servers, name, on_rewind=policy)
-    end = plan(one, 30)
-    one.finish(end)
-    wait_for(lambda: not one.state.uncommitted, "the commit")
-    reset(servers, group, name, {0: 5})
-    one.finish(plan(one, 40))
-    wait_for(lambda: committed(servers, group, name, [0]) == {0: 40}, "the next commit")
-    one.begin_stop(5.0)
+    one = join(proxied.proxied_bootstrap_servers, name)
+    commit_late(proxied, group, name, one)
+    if then == "hands over":
+        other = join(servers, name)
+        one.begin_stop(10.0)
+        wait_for(lambda: bool(other.state.plannable()), "the next owner")
+        assert [position.offset for position in other.state.plannable().values()] == [30]
+        return
+    one.begin_stop(10.0)
     one.join(60.0)
-    reset(servers, group, name, {0: 5})
-    again = assign(servers, name, on_rewind=policy, start=end)
-    wait_for(lambda: [p.offset for p in again.state.plannable().values()] == [30], "it resumes there")
-    assert committed(servers, group, name, [0]) == {0: 30}
+    assert one.state.clean
+    assert committed(servers, group, name, [0]) == {0: 30}, "the newer offset is back"

@@ -26,19 +26,15 @@ from confluent_kafka.admin import (
 from pyspark.sql import SparkSession
 
 from integration.cluster import committed, produce
-from integration.pipelines import Pipeline, wait_for
-from integration.test_plain_commits import plan
+from integration.memberships import memberships, plan
+from integration.pipelines import wait_for
 from pyspark_kafka_group.batch import planning
 from pyspark_kafka_group.batch.bookmark import Bookmark
 from pyspark_kafka_group.cluster.skip_store import SkipStore, read_markers
-from pyspark_kafka_group.coordinator.event_log import EventLog
-from pyspark_kafka_group.coordinator.start_up import start_up
-from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.batch_settings import parse_batch
-from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.reading import range_reader
 from pyspark_kafka_group.reading.range_reader import ReadOptions
 from pyspark_kafka_group.reading.reader_config import reader_config
@@ -99,52 +95,26 @@ def member(**more: str) -> Attempt:
     """Return an attempt that joins, plans and finishes a batch of all records, and waits for its commit."""
 
     def attempt(place: Place) -> None:
-        given = {**place.options, "kafka.group.id": place.group, "startingOffsets": "earliest"}
+        given = {**place.options, "kafka.group.id": place.group}
         topics = {} if "subscribePattern" in more or "assign" in more else {"subscribe": place.topic}
         given |= topics | {key.replace("__", "."): value.format(topic=place.topic) for key, value in more.items()}
-        settings = parse(given)
-        one = start_up(
-            settings.group, start=INITIAL, query_id="q", client_id="member", event_log=EventLog("member", None)
-        )
-        try:
-            one.start()
-
-            def owns_it() -> bool:
-                one.check()
-                return bool(one.state.plannable())
+        with memberships() as join:
+            one = join(given)
 
             def is_committed() -> bool:
                 one.check()
                 return committed(place.servers, place.group, place.topic, [0]) == {0: RECORDS}
 
-            wait_for(owns_it, "the member has its partition", timeout_s=40)
-            one.finish(plan(one, RECORDS))
+            one.finish(plan(one, RECORDS, timeout_s=40))
             wait_for(is_committed, "the batch is committed", timeout_s=40)
-        finally:
-            one.begin_stop(1.0)
-            one.join(30)
 
     return attempt
 
 
 def assigned_alone(place: Place) -> None:
     """Wait until a stream without a group knows where its partitions start."""
-    given = {**place.options, "assign": f'{{"{place.topic}":[0]}}', "startingOffsets": "earliest"}
-    settings = parse(given)
-    one = start_up(
-        settings.group.for_query("q"), start=INITIAL, query_id="q", client_id="q", event_log=EventLog("q", None)
-    )
-    try:
-        one.start()
-
-        def may_plan() -> bool:
-            one.check()
-            return bool(one.state.plannable())
-
-        wait_for(may_plan, "the stream has its partition", timeout_s=40)
-    finally:
-        one.begin_stop(1.0)
-        one.join(30)
+    with memberships() as join:
+        plan(join({**place.options, "assign": f'{{"{place.topic}":[0]}}'}), RECORDS, timeout_s=40)
 
 
 def reader(place: Place) -> None:
@@ -221,18 +191,8 @@ A_WARNING = "No error: see below."
 MEMBER = {ON_GROUP: MAY_NOT_JOIN, ON_TOPIC: MAY_NOT_READ}
 
 CASES = [
-    *(
-        case
-        for protocol in ("classic", "consumer")
-        for case in (
-            Case(
-                f"member-{protocol}",
-                member(kafka__group__protocol=protocol),
-                {**MEMBER, IN_TRANSACTIONS: MAY_NOT_COMMIT},
-            ),
-            Case(f"plain-{protocol}", member(kafka__group__protocol=protocol, commitMode="plain"), MEMBER),
-        )
-    ),
+    Case("member", member(kafka__group__protocol="consumer"), {**MEMBER, IN_TRANSACTIONS: MAY_NOT_COMMIT}),
+    Case("plain", member(kafka__group__protocol="classic", commitMode="plain"), MEMBER),
     Case(
         "pattern",
         member(subscribePattern="{topic}.*", commitMode="plain"),
@@ -355,16 +315,9 @@ def test_each_missing_right_is_named(user: Make, case: Case, right: Right) -> No
 def test_a_topic_that_matches_and_may_not_be_read_is_a_warning(user: Make, caplog: pytest.LogCaptureFixture) -> None:
     place = user([ON_GROUP])
     given = {**place.options, "kafka.group.id": place.group, "subscribePattern": f"{place.topic}.*"}
-    one = start_up(
-        parse(given).group, start=INITIAL, query_id="q", client_id="member", event_log=EventLog("member", None)
-    )
-    try:
-        one.start()
-        assert not one.has_topics
+    with memberships() as join:
+        assert not join(given).has_topics
         assert re.search(f"'{place.topic}.*the right READ on it", caplog.text)
-    finally:
-        one.begin_stop(1.0)
-        one.join(30)
 
 
 def test_a_bookmark_needs_what_a_member_needs(user: Make, spark: SparkSession) -> None:
@@ -376,16 +329,3 @@ def test_a_bookmark_needs_what_a_member_needs(user: Make, spark: SparkSession) -
     without_group = user([ON_TOPIC])
     with pytest.raises(AuthenticationError, match=f"'{without_group.group}'.*READ on that group"):
         attempt(without_group)
-    without_topic = user([ON_GROUP])
-    with pytest.raises(AuthenticationError, match=rf"{without_topic.topic}.*READ.*on the topic"):
-        attempt(without_topic)
-
-
-def test_a_query_of_spark_works_with_just_these_rights(
-    user: Make, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    place = user([ON_GROUP, ON_TOPIC, IN_TRANSACTIONS])
-    options = {**place.options, "kafka.group.id": place.group, "subscribe": place.topic, "startingOffsets": "earliest"}
-    query = Pipeline(spark, tmp_path_factory.mktemp("query"), options, "query")
-    assert len(query.run_available().rows) == RECORDS
-    assert committed(place.servers, place.group, place.topic, [0]) == {0: RECORDS}

@@ -9,15 +9,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from integration.memberships import memberships
 from integration.pipelines import wait_for
 from pyspark_kafka_group.coordinator import member
-from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.membership import Membership
-from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.coordinator.start_up import start_up
-from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.errors import MemberFencedError
-from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.testing import LocalKafka
 
 SESSION_MS = 5000
@@ -64,30 +60,10 @@ def former_process(cluster: LocalKafka, group: str, protocol: str) -> Iterator[s
 @pytest.fixture
 def join(cluster: LocalKafka, group: str, protocol: str) -> Iterator[Callable[[], Membership]]:
     """Yield a function that starts a query as the static member pod-0."""
-    made: list[Membership] = []
-
-    def start() -> Membership:
-        properties = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": group}
-        settings = GroupSettings(
-            properties={**properties, "group.protocol": protocol, "group.instance.id": "pod-0"},
-            group_id=group,
-            topics=(group,),
-            commit_mode=CommitMode.TRANSACTION,
-            drain_timeout_s=60.0,
-            read_committed=True,
-            session_timeout_s=SESSION_MS / 1000,
-            start=StartPolicy(group_id=group, default=StartingOffset.EARLIEST, explicit={}, fail_on_data_loss=True),
-        )
-        one = start_up(settings, start=INITIAL, query_id="q", client_id="q", event_log=EventLog("q", None))
-        made.append(one)
-        one.start()
-        return one
-
-    yield start
-    for one in made:
-        one.begin_stop(1.0)
-    for one in made:
-        one.join(60.0)
+    options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.group.id": group, "subscribe": group}
+    options |= {"kafka.group.protocol": protocol, "kafka.group.instance.id": "pod-0"}
+    with memberships() as start:
+        yield lambda: start(options, session_timeout_s=SESSION_MS / 1000)
 
 
 def has_both(one: Membership) -> bool:
