@@ -11,13 +11,13 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from pyspark_kafka_group.cluster.properties import permissions
-from pyspark_kafka_group.cluster.properties.java_login import JAAS
 from pyspark_kafka_group.cluster.properties.java_security import as_librdkafka
 from pyspark_kafka_group.cluster.properties.kafka_properties import (
     CLASSIC_ONLY,
     DECIDING,
     DEFAULTS,
     FORCED,
+    JAAS,
     PROPERTIES,
     ClientKind,
     KafkaProperty,

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from pyspark_kafka_group.cluster.properties.java_login import HANDLER, JAAS, login_properties, with_provider
-from pyspark_kafka_group.cluster.properties.kafka_properties import OTHER_NAMES
+from pyspark_kafka_group.cluster.properties.kafka_properties import HANDLER, JAAS, OTHER_NAMES
 from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.wire.login.token_cache import PROVIDER
+
+_Found = Iterator[tuple[str, str, str]]
 
 TRANSLATED = frozenset(
     {
@@ -47,7 +49,7 @@ _TO_PEM = (
 _PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]+)-----END \1-----")
 
 
-def store_properties(properties: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def store_properties(properties: Mapping[str, str]) -> _Found:
     """Yield librdkafka's properties of the stores: the name of the origin, the name, and the value.
 
     Parameters
@@ -76,7 +78,7 @@ def pem_text(text: str) -> str:
     return "".join(blocks)
 
 
-def _key_store(properties: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def _key_store(properties: Mapping[str, str]) -> _Found:
     location, password = properties.get("ssl.keystore.location"), properties.get("ssl.keystore.password")
     chain, key = properties.get("ssl.keystore.certificate.chain"), properties.get("ssl.keystore.key")
     key_password = properties.get("ssl.key.password")
@@ -127,7 +129,7 @@ def _key_store(properties: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
         yield "ssl.key.password", "ssl.key.password", key_password
 
 
-def _trust_store(properties: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def _trust_store(properties: Mapping[str, str]) -> _Found:
     location, certificates = properties.get("ssl.truststore.location"), properties.get("ssl.truststore.certificates")
     kind = properties.get("ssl.truststore.type", "").strip().upper()
     if location is not None and kind != "PEM":
@@ -237,12 +239,19 @@ def as_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
     OptionError
         If only Java's client supports a property, or two properties contradict each other.
     """
-    properties = with_provider(_with_one_name(properties))
+    properties = _with_one_name(properties)
+    logins: _Found = iter(())
+    if {JAAS, HANDLER, PROVIDER} & properties.keys() or properties.get("sasl.mechanism", "").strip() == "AWS_MSK_IAM":
+        # Deliberate: not at the top.  Few queries need it.
+        from pyspark_kafka_group.cluster.properties.java_login import login_properties, with_provider
+
+        properties = with_provider(properties)
+        logins = login_properties(properties)
     found = {key: value for key, value in properties.items() if key not in TRANSLATED and not _is_left_out(key, value)}
     if _HOST_CHECK in found:
         found[_HOST_CHECK] = found[_HOST_CHECK].strip() or "none"
     given = frozenset(found)
-    for origin, key, value in (*login_properties(properties), *store_properties(properties)):
+    for origin, key, value in (*logins, *store_properties(properties)):
         if key in given and not (key in _MAY_REPEAT and found[key] == value):
             raise OptionError(f"kafka.{origin}", f"it is given together with kafka.{key}.", "Remove one.")
         found[key] = value

@@ -514,6 +514,10 @@ FORCED: Mapping[ClientKind, Mapping[str, str]] = {
 OTHER_NAMES: Mapping[str, str] = {row.key: row.another_name_of for row in PROPERTIES if row.another_name_of}
 """Properties that librdkafka knows by two names."""
 
+JAAS = "sasl.jaas.config"
+HANDLER = "sasl.login.callback.handler.class"
+"""The properties by which Java's client logs in.  Clients of librdkafka do not get them."""
+
 CLASSIC_ONLY = frozenset(row.key for row in PROPERTIES if row.classic_only)
 """The properties that librdkafka refuses under the consumer protocol, where the broker decides."""
 

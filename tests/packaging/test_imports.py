@@ -103,7 +103,7 @@ LOGINS = (
     "wire.login.oauth",
     "wire.login.tls",
     "wire.login.token_providers",
-    "cluster.properties.jaas",
+    "cluster.properties.java_login",
 )
 OTHER_READS = ("batch_reader", "options.batch_settings", "views.schemas", "formats.planning", "formats.batches")
 SINK = ("writers", "wire.transactions")

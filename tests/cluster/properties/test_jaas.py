@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_kafka_group.cluster.properties.jaas import JaasError, parse_jaas
+from pyspark_kafka_group.cluster.properties.java_login import JaasError, parse_jaas
 
 ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
 
