@@ -134,13 +134,11 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
             why="the sink handles only reports of failed records.", instead="Remove it.", allowed=("true",)
         ),
     ),
-    ProducerProperty(
-        key="key.serializer",
-        refusal=Refusal(why=f"Kafka option 'key.serializer' is not supported: {_BYTES}", instead=_CAST),
-    ),
-    ProducerProperty(
-        key="value.serializer",
-        refusal=Refusal(why=f"Kafka option 'value.serializer' is not supported: {_BYTES}", instead=_CAST),
+    *(
+        ProducerProperty(
+            key=key, refusal=Refusal(why=f"Kafka option {key!r} is not supported: {_BYTES}", instead=_CAST)
+        )
+        for key in ("key.serializer", "value.serializer")
     ),
     ProducerProperty(
         key="transactional.id",
@@ -235,11 +233,8 @@ def producer_config(properties: Mapping[str, str]) -> dict[str, str]:
     if relaxed and "enable.idempotence" not in properties:
         config["enable.idempotence"] = "false"  # like Java's producer
     for key, value in properties.items():
-        row = _ROWS.get(key)
-        if row is None:
-            config[key] = value
-        else:
-            config[_librdkafka(row)] = _value(row, value)
+        row = _ROWS.get(key, ProducerProperty(key=key))
+        config[_librdkafka(row)] = _value(row, value)
     return config | {row.key: row.forced for row in PROPERTIES if row.forced is not None}
 
 
