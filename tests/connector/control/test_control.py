@@ -13,8 +13,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -35,6 +34,8 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.session.stopping import stop
 from pyspark_kafka_group.source import KafkaGroupDataSource
 
+Listening = Callable[..., ControlSocket]
+
 
 class FakeQuery:
     """The parts of a query that `stop` needs: a last progress, and whether the query was stopped."""
@@ -54,51 +55,25 @@ def stopped(query: FakeQuery, timeout_s: float = 5.0) -> bool:
     return drained
 
 
-@pytest.fixture
-def listening() -> Iterator[Callable[..., ControlSocket]]:
-    made: list[ControlSocket] = []
-
-    def make(drain: Callable[[float], bool], finish: Callable[[Any], None] = lambda _: None) -> ControlSocket:
-        made.append(ControlSocket(drain, finish))
-        return made[-1]
-
-    yield make
-    for control in made:
-        control.close()
-
-
-def test_stop_drains_first_and_says_so(listening: Callable[..., ControlSocket]) -> None:
-    budgets: list[float] = []
-
-    def drain(timeout_s: float) -> bool:
-        budgets.append(timeout_s)
-        return True
-
+def test_stop_drains_first_and_says_so(listening: Listening) -> None:
+    drain = MagicMock(return_value=True)
     control = listening(drain)
     assert stopped(FakeQuery({"control": control.address}))
-    assert 0 < budgets[0] <= 5.0
+    ((budget_s,),) = [call.args for call in drain.call_args_list]
+    assert 0 < budget_s <= 5.0
 
 
-def test_the_progress_may_hold_the_report_as_text(listening: Callable[..., ControlSocket]) -> None:
-    control = listening(lambda _: True)
-    assert stopped(FakeQuery(json.dumps({"control": control.address})))
-
-
-def test_every_source_of_the_query_is_drained(listening: Callable[..., ControlSocket]) -> None:
-    drained: list[str] = []
-
-    def drain(name: str, answer: bool) -> bool:
-        drained.append(name)
-        return answer
-
-    first = listening(lambda _: drain("first", False))
-    second = listening(lambda _: drain("second", True))
-    assert not stopped(FakeQuery({"control": first.address}, None, 17, {"control": second.address}))
-    assert sorted(drained) == ["first", "second"]
+def test_every_source_of_the_query_is_drained(listening: Listening) -> None:
+    drains = [MagicMock(return_value=False), MagicMock(return_value=True)]
+    first, second = map(listening, drains)
+    report_as_text = json.dumps({"control": second.address})
+    assert not stopped(FakeQuery({"control": first.address}, None, 17, report_as_text))
+    assert [drain.call_count for drain in drains] == [1, 1]
 
 
 def test_a_source_process_that_has_ended_is_not_waited_for(tmp_path: Path) -> None:
     assert not stopped(FakeQuery({"control": str(tmp_path / "gone")}))
+    tell_finished(Source(address=str(tmp_path / "gone"), end={"version": 2}))
 
 
 def test_a_query_without_progress_is_stopped_in_the_end() -> None:
@@ -107,17 +82,12 @@ def test_a_query_without_progress_is_stopped_in_the_end() -> None:
 
 def test_a_stop_in_the_first_batch_reaches_the_source_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: without a progress the source was asked only after that batch, and had planned another one."""
-    asked: list[str] = []
-
-    def ask(address: str, *_: object) -> bool:
-        asked.append(address)
-        return True
-
+    ask = MagicMock(return_value=True)
     ends = [{"version": 2, "query": "id-1", "topics": {}}, None, {"version": 2, "query": "id-1", "topics": {}}]
     monkeypatch.setattr("pyspark_kafka_group.session.stopping.planned_ends", lambda _: ends)
     monkeypatch.setattr("pyspark_kafka_group.session.stopping.ask_to_stop", ask)
     assert stopped(FakeQuery())
-    assert asked == ["id-1"]
+    assert [call.args[0] for call in ask.call_args_list] == ["id-1"]
 
 
 def test_an_answer_that_does_not_come_does_not_delay_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,8 +119,8 @@ def test_a_query_of_other_sources_is_stopped_at_once() -> None:
     assert not stopped(query, timeout_s=0.3), "the source has not planned a batch yet"
 
 
-def test_nonsense_does_not_end_the_socket(listening: Callable[..., ControlSocket]) -> None:
-    control = listening(lambda _: True)
+def test_nonsense_does_not_end_the_socket(listening: Listening) -> None:
+    control = listening()
     for nonsense in (b"\n", b"{}\n", b"[1]\n", b"\xff\n"):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(control.address)
@@ -160,24 +130,17 @@ def test_nonsense_does_not_end_the_socket(listening: Callable[..., ControlSocket
     assert stopped(FakeQuery({"control": control.address}))
 
 
-def test_ctrl_c_while_waiting_still_stops_the_query(
-    listening: Callable[..., ControlSocket], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_while_waiting_still_stops_the_query(listening: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a query whose member has left would idle for ever."""
-    control = listening(lambda _: True)
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("pyspark_kafka_group.session.stopping.ask_to_stop", interrupted)
-    query = FakeQuery({"control": control.address})
+    monkeypatch.setattr("pyspark_kafka_group.session.stopping.ask_to_stop", MagicMock(side_effect=KeyboardInterrupt))
+    query = FakeQuery({"control": listening().address})
     with pytest.raises(KeyboardInterrupt):
         stop(cast(StreamingQuery, query), 60)
     assert not query.isActive
 
 
-def test_an_endless_timeout_is_as_good_as_any(listening: Callable[..., ControlSocket]) -> None:
-    assert stopped(FakeQuery({"control": listening(lambda _: True).address}), timeout_s=float("inf"))
+def test_an_endless_timeout_is_as_good_as_any(listening: Listening) -> None:
+    assert stopped(FakeQuery({"control": listening().address}), timeout_s=float("inf"))
 
 
 def test_a_path_that_is_too_long_for_a_socket_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,47 +148,36 @@ def test_a_path_that_is_too_long_for_a_socket_leaves_no_folder(tmp_path: Path, m
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     with pytest.raises(OSError, match="too long"):
-        ControlSocket(lambda _: True, lambda _: None)
+        ControlSocket(MagicMock(), MagicMock())
     assert not list(folder.iterdir())
 
 
-def test_nobody_else_may_reach_the_socket_and_it_is_gone_after_closing() -> None:
-    control = ControlSocket(lambda _: True, lambda _: None)
+def test_nobody_else_may_reach_the_socket_and_it_is_gone_after_closing(listening: Listening) -> None:
+    control = listening()
     folder = Path(control.address).parent
     assert folder.stat().st_mode & 0o077 == 0
     control.close()
     assert not folder.exists()
 
 
-def test_an_end_is_told(listening: Callable[..., ControlSocket]) -> None:
-    told: queue.Queue[Any] = queue.Queue()
-    control = listening(lambda _: True, told.put)
-    tell_finished(Source(address=control.address, end={"version": 2}))
-    assert told.get(timeout=10) == {"version": 2}
-
-
-def test_an_end_is_told_while_a_drain_waits_for_it(listening: Callable[..., ControlSocket]) -> None:
+def test_an_end_is_told_while_a_drain_waits_for_it(listening: Listening) -> None:
     """`stop` itself reports the last finished batch, because with a long trigger Spark does so too late."""
     finished = threading.Event()
     control = listening(finished.wait, lambda _: finished.set())
     assert stopped(FakeQuery({"control": control.address}, end={"version": 2}), timeout_s=30)
 
 
-def test_a_refused_end_does_not_end_the_socket(listening: Callable[..., ControlSocket]) -> None:
+def test_an_end_is_told_and_a_refused_one_does_not_end_the_socket(listening: Listening) -> None:
     told: queue.Queue[Any] = queue.Queue()
 
     def refuse(end: Any) -> None:
         told.put(end)
         raise ValueError("not an offset")
 
-    control = listening(lambda _: True, refuse)
+    control = listening(finish=refuse)
     for end in ({"n": 1}, {"n": 2}):
         tell_finished(Source(address=control.address, end=end))
         assert told.get(timeout=10) == end
-
-
-def test_telling_a_source_process_that_has_ended_is_harmless(tmp_path: Path) -> None:
-    tell_finished(Source(address=str(tmp_path / "gone"), end={"version": 2}))
 
 
 def test_a_socket_that_nobody_serves_does_not_hold_the_teller_up(tmp_path: Path) -> None:
@@ -266,7 +218,9 @@ def test_our_sources_are_found_with_their_ends_among_others(as_text: bool) -> No
     ]
 
 
-def test_a_batch_that_ran_again_is_enough_to_find_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_ran_again_is_enough_to_find_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listening: Listening
+) -> None:
     """Its progress has no `latestOffset`.
 
     Regression: a stop waited for the next progress, for 10 s on an idle topic.
@@ -274,30 +228,28 @@ def test_a_batch_that_ran_again_is_enough_to_find_the_source(tmp_path: Path, mon
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     name = str(uuid.uuid4())
     end = {"version": 2, "query": name, "topics": {}}
-    killed = ControlSocket(lambda _: False, lambda _: None, query_id=str(uuid.uuid4()))
+    killed = listening(lambda _: False, query_id=str(uuid.uuid4()))
     shutil.rmtree(Path(killed.address).parent)
-    earlier = ControlSocket(lambda _: False, lambda _: None, query_id=name)
-    control = ControlSocket(lambda _: True, lambda _: None, query_id=name)
-    try:
-        earlier.close()
-        assert stopped(FakeQuery(None, end=end))
-        (links,) = tmp_path.glob("kafka-group-queries-*")
-        assert [link.name for link in links.iterdir()] == [name], "what a killed process has left is gone"
-        assert links.stat().st_mode & 0o077 == 0
-    finally:
-        control.close()
-        killed.close()
+    earlier, control = listening(lambda _: False, query_id=name), listening(query_id=name)
+    earlier.close()
+    assert stopped(FakeQuery(None, end=end))
+    (links,) = tmp_path.glob("kafka-group-queries-*")
+    assert [link.name for link in links.iterdir()] == [name], "what a killed process has left is gone"
+    assert links.stat().st_mode & 0o077 == 0
+    control.close()
+    killed.close()
     assert not list(links.iterdir())
     assert not stopped(FakeQuery(None, end=end), timeout_s=0.3)
 
 
-def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_somebody_else_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listening: Listening
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (tmp_path / f"kafka-group-queries-{os.getuid()}").symlink_to(elsewhere)
-    control = ControlSocket(lambda _: True, lambda _: None, query_id=str(uuid.uuid4()))
-    control.close()
+    listening(query_id=str(uuid.uuid4())).close()
     assert not list(elsewhere.iterdir())
 
 
@@ -329,8 +281,8 @@ class FakeSession:
         return [dict(zip(names, row, strict=True)) for row in cast(Any, reader).read(partition)]
 
 
-def test_a_client_of_spark_connect_asks_through_spark(listening: Callable[..., ControlSocket]) -> None:
-    control = listening(lambda _: True)
+def test_a_client_of_spark_connect_asks_through_spark(listening: Listening) -> None:
+    control = listening()
 
     class RemoteQuery(FakeQuery):
         _session = FakeSession()
@@ -342,7 +294,7 @@ def test_a_client_of_spark_connect_asks_through_spark(listening: Callable[..., C
 
 
 @pytest.mark.parametrize("option", ["controlRequest", "request"])
-def test_sql_does_not_reach_a_source(listening: Callable[..., ControlSocket], option: str) -> None:
+def test_sql_does_not_reach_a_source(listening: Listening, option: str) -> None:
     """Regression: a view with the public id of a query stopped it, and reported batches as finished that were not."""
     stop = MagicMock(return_value=True)
     address = listening(stop).address
@@ -381,53 +333,45 @@ def test_nothing_else_is_passed_on_and_a_sentence_says_so(request_text: str, pro
 
 
 def test_a_link_that_a_cleaner_has_removed_is_back_with_the_next_batch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listening: Listening
 ) -> None:
     """Regression: after some quiet days, the tables of `foreachBatch` no longer found the source."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     name = str(uuid.uuid4())
-    with closing(ControlSocket(lambda _: True, lambda _: None, lambda: {"lag": 3}, name)) as control:
-        (tmp_path / f"kafka-group-queries-{os.getuid()}" / name).unlink()
-        assert ask_for_report(name) is None
-        control.keep_address()
-        assert ask_for_report(name) == {"lag": 3}
+    control = listening(report=lambda: {"lag": 3}, query_id=name)
+    (tmp_path / f"kafka-group-queries-{os.getuid()}" / name).unlink()
+    assert ask_for_report(name) is None
+    for _ in range(2):
         control.keep_address()
         assert ask_for_report(name) == {"lag": 3}
 
 
-def test_the_socket_and_the_link_of_a_killed_process_are_removed() -> None:
+def test_the_socket_and_the_link_of_a_killed_process_are_removed(listening: Listening) -> None:
     """Regression: each killed run left a folder and a link in /tmp, because its socket file still exists."""
     dead = Path(tempfile.mkdtemp(prefix=PREFIX)) / SOCKET
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(str(dead))
     old, running, new = (str(uuid.uuid4()) for _ in range(3))
     publish(old, str(dead))
-    alive = ControlSocket(lambda _: True, lambda _: None, query_id=running)
-    other = ControlSocket(lambda _: True, lambda _: None, query_id=new)
-    try:
-        assert not dead.parent.exists()
-        with pytest.raises(FileNotFoundError):
-            resolve(old)
-        assert resolve(running) == alive.address
-        assert Path(alive.address).exists()
-    finally:
-        alive.close()
-        other.close()
+    alive, _ = listening(query_id=running), listening(query_id=new)
+    assert not dead.parent.exists()
+    with pytest.raises(FileNotFoundError):
+        resolve(old)
+    assert resolve(running) == alive.address
+    assert Path(alive.address).exists()
 
 
-def test_what_somebody_else_has_linked_to_a_query_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_somebody_else_has_linked_to_a_query_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listening: Listening
+) -> None:
     """The socket of another user could claim that the query has stopped."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     name = str(uuid.uuid4())
-    theirs = ControlSocket(lambda _: True, lambda _: None)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / name).symlink_to(theirs.address)
+    (elsewhere / name).symlink_to(listening().address)
     (tmp_path / f"kafka-group-queries-{os.getuid()}").symlink_to(elsewhere)
-    try:
-        assert not stopped(FakeQuery(None, end={"version": 2, "query": name, "topics": {}}), timeout_s=0.3)
-    finally:
-        theirs.close()
+    assert not stopped(FakeQuery(None, end={"version": 2, "query": name, "topics": {}}), timeout_s=0.3)
 
 
 def test_a_server_that_does_not_pass_it_on_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -439,45 +383,32 @@ def test_a_server_that_does_not_pass_it_on_is_told(caplog: pytest.LogCaptureFixt
     assert "Spark Connect's server does not reach the source" in caplog.text
 
 
-def test_a_source_reports_when_it_is_asked() -> None:
+def test_a_source_reports_when_it_is_asked(listening: Listening) -> None:
     report: dict[str, Any] | None = {"group": "etl", "totalLag": 3}
-    control = ControlSocket(lambda _: True, lambda _: None, lambda: report)
-    try:
-        assert ask_for_report(control.address) == {"group": "etl", "totalLag": 3}
-        report = None
-        assert ask_for_report(control.address) is None
-    finally:
-        control.close()
+    control = listening(report=lambda: report)
+    assert ask_for_report(control.address) == {"group": "etl", "totalLag": 3}
+    report = None
+    assert ask_for_report(control.address) is None
+    control.close()
     assert ask_for_report(control.address) is None, "it has ended"
 
 
-def test_a_source_says_what_its_batch_reads() -> None:
+def test_a_source_says_what_its_batch_reads(listening: Listening) -> None:
     read = {TopicPartition("a", 0): ReadRange(Offset(5), Offset(9), Offset(5), True, "id", "etl")}
-    control = ControlSocket(
-        lambda _: True, lambda _: None, batch=lambda end: ranges_to_json(read) if end == {"n": 1} else None
-    )
-    try:
-        found = ask_for_batch(control.address, {"n": 1})
-        assert found is not None
-        assert ranges_from_json(found) == read
-        assert ask_for_batch(control.address, {"n": 2}) is None
-    finally:
-        control.close()
+    control = listening(batch=lambda end: ranges_to_json(read) if end == {"n": 1} else None)
+    found = ask_for_batch(control.address, {"n": 1})
+    assert found is not None
+    assert ranges_from_json(found) == read
+    assert ask_for_batch(control.address, {"n": 2}) is None
+    control.close()
     assert ask_for_batch(control.address, {"n": 1}) is None, "it has ended"
 
 
-def test_a_report_that_fails_is_no_report() -> None:
-    def broken() -> dict[str, Any]:
-        raise RuntimeError("a bug")
-
-    control = ControlSocket(lambda _: True, lambda _: None, broken)
-    try:
-        assert ask_for_report(control.address) is None
-    finally:
-        control.close()
+def test_a_report_that_fails_is_no_report(listening: Listening) -> None:
+    assert ask_for_report(listening(report=MagicMock(side_effect=RuntimeError("a bug"))).address) is None
 
 
-def test_all_sources_of_a_query_are_asked_at_once(listening: Callable[..., ControlSocket]) -> None:
+def test_all_sources_of_a_query_are_asked_at_once(listening: Listening) -> None:
     """Regression: the second source planned one more batch while `stop` waited for the first one."""
     both = threading.Barrier(2, timeout=10)
 
@@ -489,7 +420,7 @@ def test_all_sources_of_a_query_are_asked_at_once(listening: Callable[..., Contr
     assert stopped(FakeQuery(*({"control": control.address} for control in controls)))
 
 
-def test_the_socket_survives_a_shortage_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_socket_survives_a_shortage_of_files(monkeypatch: pytest.MonkeyPatch, listening: Listening) -> None:
     """Regression: after one failed accept, `stop` and the listener waited for answers that never came."""
     accept, failures = socket.socket.accept, [OSError(errno.EMFILE, "too many open files")] * 2
 
@@ -499,12 +430,11 @@ def test_the_socket_survives_a_shortage_of_files(monkeypatch: pytest.MonkeyPatch
         return accept(self)
 
     monkeypatch.setattr(socket.socket, "accept", failing)
-    with closing(ControlSocket(lambda _: True, lambda _: None, lambda: {"lag": 3})) as control:
-        assert ask_for_report(control.address) == {"lag": 3}
+    assert ask_for_report(listening(report=lambda: {"lag": 3}).address) == {"lag": 3}
     assert not failures
 
 
-def test_ctrl_c_does_not_wait_for_a_source(listening: Callable[..., ControlSocket]) -> None:
+def test_ctrl_c_does_not_wait_for_a_source(listening: Listening) -> None:
     """Regression: the program waited for the threads that asked the sources, for the whole timeout."""
     released = threading.Event()
     control = listening(lambda _: released.wait(60))

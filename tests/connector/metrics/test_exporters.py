@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -59,6 +61,11 @@ def session() -> Session:
     return Session()
 
 
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
 def scraped(registry: CollectorRegistry) -> dict[tuple[str, str, str], float]:
     """Return the values of a scrape by name, group and last label."""
     found = {}
@@ -69,8 +76,7 @@ def scraped(registry: CollectorRegistry) -> dict[tuple[str, str, str], float]:
     return found
 
 
-def test_a_scrape_shows_every_source_until_its_query_ends(session: Session) -> None:
-    registry = CollectorRegistry()
+def test_a_scrape_shows_every_source_until_its_query_ends(session: Session, registry: CollectorRegistry) -> None:
     exporter = PrometheusExporter(session.spark, registry=registry)
     assert scraped(registry) == {}
     session.show(progress(source(REPORT), KAFKA))
@@ -90,7 +96,9 @@ def test_a_scrape_shows_every_source_until_its_query_ends(session: Session) -> N
     assert (scraped(registry), session.listeners) == ({}, [])
 
 
-def test_a_query_that_runs_already_is_shown_and_one_that_has_just_ended_is_not(session: Session) -> None:
+def test_a_query_that_runs_already_is_shown_and_one_that_has_just_ended_is_not(
+    session: Session, registry: CollectorRegistry
+) -> None:
     def query(run: str, shown: dict[str, Any] | None, *, active: bool = True) -> Any:
         last = None if shown is None else SimpleNamespace(json=json.dumps(shown))
         return SimpleNamespace(runId=run, lastProgress=last, isActive=active)
@@ -100,7 +108,6 @@ def test_a_query_that_runs_already_is_shown_and_one_that_has_just_ended_is_not(s
         query("run-2", progress(source(OTHER), run="run-2"), active=False),
         query("run-3", None),
     ]
-    registry = CollectorRegistry()
     exporter = PrometheusExporter(session.spark, registry=registry)
     assert {group for _, group, _ in scraped(registry)} == {"etl"}
     session.end("run-1")
@@ -108,8 +115,9 @@ def test_a_query_that_runs_already_is_shown_and_one_that_has_just_ended_is_not(s
     exporter.close()
 
 
-def test_partitions_are_exported_on_demand_and_names_are_those_of_the_table(session: Session) -> None:
-    registry = CollectorRegistry()
+def test_partitions_are_exported_on_demand_and_names_are_those_of_the_table(
+    session: Session, registry: CollectorRegistry
+) -> None:
     PrometheusExporter(session.spark, registry=registry, per_partition=True)
     session.show(progress(source(REPORT)))
     found = scraped(registry)
@@ -117,38 +125,22 @@ def test_partitions_are_exported_on_demand_and_names_are_those_of_the_table(sess
     assert {name for name, _, _ in found} == {metric.prometheus_name for metric in METRICS}
 
 
-def test_names_that_are_taken_are_an_error_and_nothing_listens(session: Session) -> None:
-    registry = CollectorRegistry()
+def test_names_that_are_taken_are_an_error_and_nothing_listens(session: Session, registry: CollectorRegistry) -> None:
     Gauge("kafka_group_lag", "somebody else's", registry=registry)
     with pytest.raises(ValueError, match="kafka_group_lag"):
         PrometheusExporter(session.spark, registry=registry)
     assert session.listeners == []
 
 
-def test_a_scrape_asks_the_source_for_what_it_knows_now(session: Session) -> None:
-    report = dict(REPORT)
-    control = ControlSocket(lambda _: True, lambda _: None, lambda: report)
-    try:
-        registry = CollectorRegistry()
-        PrometheusExporter(session.spark, registry=registry)
-        session.show(progress(source({**REPORT, "control": control.address})))
-        report["lag"] = {"orders": {"2": 0, "3": 0, "10": 1}}
-        assert scraped(registry)["kafka_group_lag", "etl", "orders"] == 1
-    finally:
-        control.close()
-
-
-def test_counters_do_not_go_back_while_a_source_does_not_answer(session: Session) -> None:
+def test_a_scrape_asks_the_source_and_counters_do_not_go_back_while_it_does_not_answer(
+    session: Session, registry: CollectorRegistry, listening: Callable[..., ControlSocket]
+) -> None:
     """Regression: the last progress took its place, which may be hours old, and alerts on rates fired."""
-    report = {**REPORT, "events": {**REPORT["events"], "committed": 9}}
-    control = ControlSocket(lambda _: True, lambda _: None, lambda: report)
-    try:
-        registry = CollectorRegistry()
-        PrometheusExporter(session.spark, registry=registry)
-        session.show(progress(source({**REPORT, "control": control.address})))
-        assert scraped(registry)["kafka_group_commit_total", "etl", ""] == 9
-    finally:
-        control.close()
+    control = listening(report=lambda: {**REPORT, "events": {**REPORT["events"], "committed": 9}})
+    PrometheusExporter(session.spark, registry=registry)
+    session.show(progress(source({**REPORT, "control": control.address})))
+    assert scraped(registry)["kafka_group_commit_total", "etl", ""] == 9
+    control.close()
     assert scraped(registry)["kafka_group_commit_total", "etl", ""] == 9
     session.end("run-1")
     session.show(progress(source({**REPORT, "control": control.address})))
@@ -190,24 +182,15 @@ def test_opentelemetry_has_the_same_metrics_until_the_query_ends(
     provider.shutdown()
 
 
-def test_one_collection_asks_the_sources_once(session: Session) -> None:
-    asked: list[int] = []
-
-    def report() -> dict[str, Any]:
-        asked.append(1)
-        return REPORT
-
-    control = ControlSocket(lambda _: True, lambda _: None, report)
-    try:
-        reader = InMemoryMetricReader()
-        provider = MeterProvider(metric_readers=[reader])
-        OpenTelemetryExporter(session.spark, meter_provider=provider)
-        session.show(progress(source({**REPORT, "control": control.address})))
-        assert observed(reader)["kafka_group.lag"] == {"orders": 77}
-        assert len(asked) == 1
-        provider.shutdown()
-    finally:
-        control.close()
+def test_one_collection_asks_the_sources_once(session: Session, listening: Callable[..., ControlSocket]) -> None:
+    report = MagicMock(return_value=REPORT)
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    OpenTelemetryExporter(session.spark, meter_provider=provider)
+    session.show(progress(source({**REPORT, "control": listening(report=report).address})))
+    assert observed(reader)["kafka_group.lag"] == {"orders": 77}
+    assert report.call_count == 1
+    provider.shutdown()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,12 +25,7 @@ def test_a_source_is_shown_with_its_topics_and_partitions() -> None:
     (found,) = sources(progress(source(REPORT)))
     assert (found.query, found.run_id, found.text("group")) == ("orders-etl", "run-1", "etl")
     assert found.report == REPORT
-    assert [(p.topic, p.number) for p in found.partitions] == [
-        ("orders", 2),
-        ("orders", 3),
-        ("orders", 10),
-        ("other", 0),
-    ]
+    assert [(p.topic, p.number) for p in found.partitions] == [*(("orders", n) for n in (2, 3, 10)), ("other", 0)]
     assert found.partitions[1] == PartitionReport("orders", 3, 20, 30, 15, 5, is_draining=True, is_held_back=False)
     assert (found.partitions[1].committed, found.partitions[1].behind) == (10, 10)
     assert (found.partitions[3].committed, found.partitions[3].behind) == (None, None)
@@ -100,14 +95,15 @@ QUERY = "0c6f9ad4-6a5e-4a61-8e25-3a2e8b4d3f10"
 
 
 @pytest.fixture
-def reporting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[dict[str, Any], ControlSocket]]:
-    """Yield the report of a source process, and its socket."""
+def reporting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listening: Callable[..., ControlSocket]
+) -> tuple[dict[str, Any], ControlSocket]:
+    """Return the report of a source process, and its socket."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     report = dict(REPORT)
-    control = ControlSocket(lambda _: True, lambda _: None, lambda: report, QUERY)
+    control = listening(report=lambda: report, query_id=QUERY)
     report["control"] = control.address
-    yield report, control
-    control.close()
+    return report, control
 
 
 def test_a_running_query_is_asked_for_what_its_progress_cannot_tell(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import uuid
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -28,22 +29,18 @@ def session(name: str) -> tuple[SparkSession, list[StreamingQueryListener]]:
     return cast(SparkSession, fake), added
 
 
-def test_every_source_is_told_what_is_finished() -> None:
+def test_every_source_is_told_what_is_finished(listening: Callable[..., ControlSocket]) -> None:
     told: queue.Queue[Any] = queue.Queue()
-    first = ControlSocket(lambda _: True, lambda end: told.put(("first", end)))
-    second = ControlSocket(lambda _: True, lambda end: told.put(("second", end)))
-    try:
-        FinishedBatchListener().onQueryProgress(
-            progress(
-                {"endOffset": {"n": 1}, "latestOffset": {"control": first.address}},
-                {"endOffset": 17, "latestOffset": 18},
-                {"endOffset": {"n": 2}, "latestOffset": {"control": second.address}},
-            )
+    first = listening(finish=lambda end: told.put(("first", end)))
+    second = listening(finish=lambda end: told.put(("second", end)))
+    FinishedBatchListener().onQueryProgress(
+        progress(
+            {"endOffset": {"n": 1}, "latestOffset": {"control": first.address}},
+            {"endOffset": 17, "latestOffset": 18},
+            {"endOffset": {"n": 2}, "latestOffset": {"control": second.address}},
         )
-        assert {str(told.get(timeout=10)) for _ in range(2)} == {"('first', {'n': 1})", "('second', {'n': 2})"}
-    finally:
-        first.close()
-        second.close()
+    )
+    assert {str(told.get(timeout=10)) for _ in range(2)} == {"('first', {'n': 1})", "('second', {'n': 2})"}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"sources": 7}', '{"sources": [7]}'])

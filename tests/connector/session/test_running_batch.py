@@ -23,6 +23,9 @@ def end(query: str = "q", topic: str = "orders") -> dict[str, Any]:
     return {"version": 2, "query": query, "topics": {topic: {}}}
 
 
+OURS, OTHER = module._End(end(), True), module._End(17, True)
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return the answer of each source process, by the id of its query."""
@@ -36,17 +39,13 @@ def found(monkeypatch: pytest.MonkeyPatch, *ends: module._End) -> RunningBatch |
     return running_batch(BATCH, 7, None)
 
 
-def test_the_source_process_says_what_is_read(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("uses", [1, 2])
+def test_the_source_process_says_what_is_read_also_if_a_load_is_used_twice(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], uses: int
+) -> None:
     asked["q"] = READ
     expected = RunningBatch(RANGES, foreign=False, topics=frozenset({"orders"}))
-    assert found(monkeypatch, module._End(end(), True)) == expected
-
-
-def test_a_load_that_is_used_twice_is_asked_once(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]) -> None:
-    asked["q"] = READ
-    batch = found(monkeypatch, module._End(end(), True), module._End(end(), True))
-    assert batch is not None
-    assert batch.ranges == RANGES
+    assert found(monkeypatch, *[OURS] * uses) == expected
 
 
 def test_a_batch_for_watermarks_reads_nothing(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]) -> None:
@@ -60,7 +59,7 @@ def test_a_source_process_that_does_not_answer_ends_the_batch(
 ) -> None:
     del asked
     with pytest.raises(ConfigurationError, match="Batch 7: the source process of this query does not say"):
-        found(monkeypatch, module._End(end(), True))
+        found(monkeypatch, OURS)
 
 
 def test_one_partition_of_two_sources_is_refused(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]) -> None:
@@ -71,11 +70,11 @@ def test_one_partition_of_two_sources_is_refused(monkeypatch: pytest.MonkeyPatch
 
 def test_other_sources_may_be_beside_it(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]) -> None:
     asked["q"] = READ
-    batch = found(monkeypatch, module._End(end(), True), module._End(17, True))
+    batch = found(monkeypatch, OURS, OTHER)
     assert batch is not None
     assert batch.may_be_of_others(TopicPartition("payments", 0))
     assert not batch.may_be_of_others(TopicPartition("orders", 1))
-    assert found(monkeypatch, module._End(17, True), module._End({"orders": {"0": 5}}, True)) is None
+    assert found(monkeypatch, OTHER, module._End({"orders": {"0": 5}}, True)) is None
 
 
 def test_spark_connect_needs_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
