@@ -7,7 +7,7 @@ to the checkpoint is a step, and a run may end after any step.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -89,42 +89,37 @@ def older_spark(checkpoint: Checkpoint, query: FakeQuery, *, scans: bool) -> Ite
         newest = checkpoint.offsets[-1]
         reader.partitions(newest, newest)
         yield
-    while True:
-        if not checkpoint.unfinished:
-            end = reader.latestOffset()
-            yield
-            if end == checkpoint.end(len(checkpoint.offsets) - 1):
-                continue
-            checkpoint.offsets.append(end)
-            yield
-            if len(checkpoint.offsets) > 1:
-                reader.commit(checkpoint.offsets[-2])
-                yield
-        batch = len(checkpoint.offsets) - 1
-        if scans:
-            reader.partitions(checkpoint.end(batch - 1), checkpoint.end(batch))
-            yield
-        checkpoint.commits += 1
-        yield
+    yield from batches(checkpoint, reader, reader.latestOffset, scans=scans)
 
 
 def newer_spark(checkpoint: Checkpoint, query: FakeQuery, *, scans: bool) -> Iterator[None]:
     """Run as Spark 4.2 and newer do, one step at a time."""
+
+    def latest_offset() -> Json:
+        query.triggers += 1
+        return query.latest_offset(checkpoint.end(len(checkpoint.offsets) - 1))
+
+    yield from batches(checkpoint, query, latest_offset, scans=scans)
+
+
+def batches(
+    checkpoint: Checkpoint, calls: OlderReader | FakeQuery, latest_offset: Callable[[], Json], *, scans: bool
+) -> Iterator[None]:
+    """Run batches without end, as all versions of Spark do."""
     while True:
         if not checkpoint.unfinished:
-            query.triggers += 1
-            end = query.latest_offset(checkpoint.end(len(checkpoint.offsets) - 1))
+            end = latest_offset()
             yield
             if end == checkpoint.end(len(checkpoint.offsets) - 1):
                 continue
             checkpoint.offsets.append(end)
             yield
             if len(checkpoint.offsets) > 1:
-                query.commit(checkpoint.offsets[-2])
+                calls.commit(checkpoint.offsets[-2])
                 yield
         batch = len(checkpoint.offsets) - 1
         if scans:
-            query.partitions(checkpoint.end(batch - 1), checkpoint.end(batch))
+            calls.partitions(checkpoint.end(batch - 1), checkpoint.end(batch))
             yield
         checkpoint.commits += 1
         yield
@@ -208,15 +203,9 @@ def test_a_query_that_was_stopped_in_its_first_call_starts_again() -> None:
     ]
 
 
-def test_a_start_that_comes_too_late_is_refused() -> None:
+@pytest.mark.parametrize("start", [{"n": 4}, START], ids=["too late", "a restart of the wrapper"])
+def test_another_start_behind_the_first_call_is_refused(start: Json) -> None:
     reader = OlderReader(FakeQuery(Checkpoint(), itertools.repeat(True)))
     reader.latestOffset()
     with pytest.raises(ConfigurationError, match=REFUSED):
-        reader.partitions({"n": 4}, {"n": 4})
-
-
-def test_a_restart_of_the_wrapper_at_the_initial_offset_is_refused() -> None:
-    reader = OlderReader(FakeQuery(Checkpoint(), itertools.repeat(True)))
-    reader.latestOffset()
-    with pytest.raises(ConfigurationError, match=REFUSED):
-        reader.partitions(START, START)
+        reader.partitions(start, start)

@@ -7,8 +7,9 @@ import gc
 import os
 import pickle
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar, cast
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -22,11 +23,12 @@ from pyspark_kafka_group.query import query as query_module
 from pyspark_kafka_group.query.process import prepare_source_process
 from pyspark_kafka_group.reading import task_reader
 from pyspark_kafka_group.reading.client_cache import ConsumerCache, open_client
-from pyspark_kafka_group.reading.reader_client import ReaderClient
 from pyspark_kafka_group.stream_reader import StreamReader, TaskPartition
 from pyspark_kafka_group.stream_reader_40 import OlderStreamReader
 from pyspark_kafka_group.stream_reader_42 import KafkaGroupStreamReader
 from pyspark_kafka_group.wire.types import Address
+
+OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t"}
 
 
 class LeavingQuery:
@@ -46,8 +48,7 @@ class LeavingQuery:
 @pytest.fixture
 def reader() -> Iterator[KafkaGroupStreamReader]:
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
-    settings = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t"})
-    reader = KafkaGroupStreamReader(settings)
+    reader = KafkaGroupStreamReader(parse(OPTIONS))
     prepare_source_process(reader._interrupt, reader.stop)
     yield reader
     atexit.unregister(reader.stop)
@@ -105,17 +106,12 @@ def test_the_batch_that_warms_up_has_tasks_without_ranges(reader: KafkaGroupStre
 def test_a_task_without_ranges_leaves_a_client_in_the_cache(
     reader: KafkaGroupStreamReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[ReaderClient] = []
-
-    def noted(config: Mapping[str, str]) -> ReaderClient:
-        opened.append(open_client(config))
-        return opened[-1]
-
-    cache = ConsumerCache(noted)
+    opened = MagicMock(side_effect=open_client)
+    cache = ConsumerCache(opened)
     monkeypatch.setattr(task_reader, "CONSUMERS", cache)
     for _ in range(2):
         assert list(reader.read(TaskPartition({}))) == []
-    assert len(opened) == 1
+    assert opened.call_count == 1
     cache.close_idle()
 
 
@@ -131,9 +127,8 @@ def test_a_task_without_ranges_leaves_a_client_in_the_cache(
 def test_the_limit_of_a_batch_is_that_of_the_options(
     reader: KafkaGroupStreamReader, options: dict[str, str], limit: str
 ) -> None:
-    settings = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t", **options}
     query = WarmingQuery(0)
-    reader._settings, reader._query = parse(settings), cast(Any, query)
+    reader._settings, reader._query = parse(OPTIONS | options), cast(Any, query)
     reader.latestOffset({}, reader.getDefaultReadLimit())
     assert query.calls == [limit]
 
@@ -150,17 +145,11 @@ def test_a_trigger_that_runs_once_is_an_error_and_plans_no_batch(reader: KafkaGr
 def test_only_with_old_versions_the_first_batch_waits_for_partitions_of_other_members(
     version: type[StreamReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[bool] = []
-
-    def query(*_: object, patient: bool) -> WarmingQuery:
-        made.append(patient)
-        return WarmingQuery(0)
-
+    query = MagicMock()
     monkeypatch.setattr(stream_reader, "prepare_source_process", lambda *_: None)
     monkeypatch.setattr(query_module, "Query", query)
-    settings = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t"})
-    version(settings).initialOffset()
-    assert made == [version is OlderStreamReader]
+    version(parse(OPTIONS)).initialOffset()
+    assert [call.kwargs for call in query.call_args_list] == [{"patient": version is OlderStreamReader}]
 
 
 def test_neither_imports_nor_plans_set_off_the_search_for_cyclic_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,9 +157,8 @@ def test_neither_imports_nor_plans_set_off_the_search_for_cyclic_garbage(monkeyp
     thresholds = gc.get_threshold()
     monkeypatch.setattr(stream_reader, "prepare_source_process", lambda *_: None)
     monkeypatch.setattr(query_module, "Query", lambda *_, **__: WarmingQuery(0))
-    settings = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t"})
     try:
-        KafkaGroupStreamReader(settings).initialOffset()
+        KafkaGroupStreamReader(parse(OPTIONS)).initialOffset()
         gc.collect()
         before = gc.get_stats()
         kept = [[] for _ in range(20_000)]  # type: ignore[var-annotated]  # the elements do not matter
@@ -191,18 +179,9 @@ def test_a_task_survives_its_way_to_an_executor(ranges: Task) -> None:
 def test_small_ranges_are_handed_out_by_leader(reader: KafkaGroupStreamReader) -> None:
     """The poll of the log ends finds the leaders, and the reader passes them on."""
     partitions = [TopicPartition("t", n) for n in range(4)]
-
-    class PlannedQuery:
-        leaders: ClassVar = {tp: Address("broker", tp.partition % 2) for tp in partitions}
-        warming_tasks = 0
-
-        def check_running(self) -> None:
-            pass
-
-        def running_ranges(self, start: object, end: object) -> dict[TopicPartition, OffsetRange]:
-            del start, end
-            return {tp: OffsetRange.checked(0, 5000) for tp in partitions}
-
-    reader._query = cast(Any, PlannedQuery())
+    query: Any = WarmingQuery(0)
+    query.leaders = {tp: Address("broker", tp.partition % 2) for tp in partitions}
+    query.running_ranges = lambda *_: {tp: OffsetRange.checked(0, 5000) for tp in partitions}
+    reader._query = query
     tasks = [cast(TaskPartition, task).ranges for task in reader.partitions({}, {})]
     assert [[tp.partition for tp in task] for task in tasks] == [[0, 2], [1, 3]]

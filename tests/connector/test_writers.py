@@ -76,22 +76,21 @@ def test_exactly_once_commits_what_tasks_have_written(calls: list[tuple[Any, ...
     assert calls == [("commit", [DONE], 3), ("commit", [DONE], None)]
 
 
-def test_after_failed_tasks_all_open_transactions_are_aborted(calls: list[tuple[Any, ...]]) -> None:
-    KafkaGroupStreamWriter(EXACTLY_ONCE, SCHEMA).abort([DONE, None], 3)
-    KafkaGroupWriter(EXACTLY_ONCE, SCHEMA, overwrite=False).abort([None, None])
-    assert calls == [("abort_all", True), ("abort_all", False)]
-
-
-def test_a_stream_none_of_whose_tasks_has_ended_has_no_name(calls: list[tuple[Any, ...]]) -> None:
-    KafkaGroupStreamWriter(EXACTLY_ONCE, SCHEMA).abort([None, None], 3)
-    assert calls == []
-
-
-def test_after_a_failed_commit_nothing_is_aborted(calls: list[tuple[Any, ...]]) -> None:
-    """The commit has already aborted what it may abort.  Kafka may have stored its decision."""
-    KafkaGroupStreamWriter(EXACTLY_ONCE, SCHEMA).abort([DONE], 3)
-    KafkaGroupWriter(EXACTLY_ONCE, SCHEMA, overwrite=False).abort([DONE])
-    assert calls == []
+@pytest.mark.parametrize(
+    ("messages", "of_stream", "of_batch"),
+    [
+        ([DONE, None], [("abort_all", True)], [("abort_all", False)]),
+        ([None, None], [], [("abort_all", False)]),  # without any task, the name of the stream is unknown
+        ([DONE], [], []),  # the commit has aborted what it may abort, and Kafka may have stored its decision
+    ],
+    ids=["failed tasks", "no task has ended", "a failed commit"],
+)
+def test_after_failed_tasks_all_open_transactions_are_aborted(
+    calls: list[tuple[Any, ...]], messages: list[Any], of_stream: list[Any], of_batch: list[Any]
+) -> None:
+    KafkaGroupStreamWriter(EXACTLY_ONCE, SCHEMA).abort(messages, 3)
+    KafkaGroupWriter(EXACTLY_ONCE, SCHEMA, overwrite=False).abort(messages)
+    assert calls == [*of_stream, *of_batch]
 
 
 @pytest.mark.parametrize("options", [OPTIONS, EXACTLY_ONCE])

@@ -34,6 +34,10 @@ def lookup(monkeypatch: pytest.MonkeyPatch) -> FakeLookup:
     return made
 
 
+def ranges(*spans: tuple[int, int]) -> dict[tuple[str, int], tuple[int, int]]:
+    return {("t", n): span for n, span in enumerate(spans)}
+
+
 def made(**options: str) -> Bookmark:
     return Bookmark(cast(SparkSession, MagicMock()), {**OPTIONS, **options})
 
@@ -41,7 +45,7 @@ def made(**options: str) -> Bookmark:
 def test_the_records_are_just_the_ranges(lookup: FakeLookup) -> None:
     spark = MagicMock()
     new = Bookmark(spark, {**OPTIONS, "includeHeaders": "true"})
-    assert new.ranges == {("t", 0): (2, 5), ("t", 1): (0, 7)}
+    assert new.ranges == ranges((2, 5), (0, 7))
     given: dict[str, Any] = spark.read.format.return_value.options.call_args.kwargs
     assert given == {
         "kafka.bootstrap.servers": "x:1",
@@ -58,7 +62,7 @@ def test_an_empty_range_is_not_asked_for(lookup: FakeLookup) -> None:
     lookup.stored[P0] = Offset(5)
     spark = MagicMock()
     new = Bookmark(spark, OPTIONS)
-    assert new.ranges == {("t", 0): (5, 5), ("t", 1): (0, 7)}
+    assert new.ranges == ranges((5, 5), (0, 7))
     assert spark.read.format.return_value.options.call_args.kwargs["assign"] == '{"t": [1]}'
 
 
@@ -87,8 +91,8 @@ def test_every_partition_is_committed_at_every_run(lookup: FakeLookup) -> None:
 
 def test_the_first_run_of_a_group_starts_at_the_beginning(lookup: FakeLookup) -> None:
     lookup.stored.clear()
-    assert made().ranges == {("t", 0): (0, 5), ("t", 1): (0, 7)}
-    assert made(startingOffsetsIfNotCommitted="latest").ranges == {("t", 0): (5, 5), ("t", 1): (7, 7)}
+    assert made().ranges == ranges((0, 5), (0, 7))
+    assert made(startingOffsetsIfNotCommitted="latest").ranges == ranges((5, 5), (7, 7))
 
 
 @pytest.mark.parametrize("otherwise", [None, "earliest", "latest", "fail"])
@@ -97,18 +101,18 @@ def test_a_partition_that_is_added_starts_at_its_beginning(lookup: FakeLookup, o
     given = {} if otherwise is None else {"startingOffsetsIfNotCommitted": otherwise}
     made(**given).commit()
     lookup.logs = logs(6, 7, 3)
-    assert made(**given).ranges == {("t", 0): (5, 6), ("t", 1): (7, 7), ("t", 2): (0, 3)}
+    assert made(**given).ranges == ranges((5, 6), (7, 7), (0, 3))
 
 
 def test_a_log_that_was_truncated_and_has_grown_again(lookup: FakeLookup) -> None:
     """Regression: the next run began at the committed offset, and skipped the new records below it."""
     made().commit()
     lookup.logs = logs(9, 7)
-    assert made().ranges == {("t", 0): (5, 9), ("t", 1): (7, 7)}
+    assert made().ranges == ranges((5, 9), (7, 7))
     lookup.truncated = {P0: Offset(3)}
     with pytest.raises(DataLossError, match=r"t-0: offsets \[3, 5\) were truncated"):
         made()
-    assert made(failOnDataLoss="false").ranges == {("t", 0): (3, 9), ("t", 1): (7, 7)}
+    assert made(failOnDataLoss="false").ranges == ranges((3, 9), (7, 7))
 
 
 def test_a_partition_that_has_lost_its_offset_is_told(lookup: FakeLookup) -> None:
@@ -153,7 +157,7 @@ def test_a_topic_that_is_created_again_while_the_commit_is_under_way(
     made().commit()
     with pytest.raises(DataLossError, match="t-0: the topic was deleted and created again"):
         made()
-    assert made(failOnDataLoss="false").ranges == {("t", 0): (0, 50), ("t", 1): (0, 70)}
+    assert made(failOnDataLoss="false").ranges == ranges((0, 50), (0, 70))
 
 
 def test_a_topic_that_is_deleted_before_the_commit(lookup: FakeLookup) -> None:
@@ -200,7 +204,7 @@ def test_two_runs_whose_commits_cross_repeat_and_lose_nothing(
     monkeypatch.setattr(lookup, "commit", crossed)
     smaller.commit()
     assert lookup.stored == {P0: 5, P1: 7}
-    assert made().ranges == {("t", 0): (5, 50), ("t", 1): (7, 70)}
+    assert made().ranges == ranges((5, 50), (7, 70))
 
 
 def test_a_commit_without_an_answer_may_be_tried_again(lookup: FakeLookup) -> None:
