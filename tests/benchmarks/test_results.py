@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import goals, pages
+from benchmarks.__main__ import BENCHMARKS
 from benchmarks.results import Cell, Result
 from benchmarks.views import VIEWS, report, tables
 
@@ -49,18 +50,14 @@ def test_tables_show_medians_and_ratios_of_what_was_measured() -> None:
 
 
 def test_every_benchmark_has_tables() -> None:
-    from benchmarks.__main__ import BENCHMARKS
-
     assert BENCHMARKS.keys() == VIEWS.keys()
 
 
-def test_a_report_names_the_machine_and_fits_a_terminal() -> None:
+def test_a_report_names_the_machine_fits_a_terminal_and_says_if_it_means_nothing() -> None:
     text = report(_result())
     assert "Some CPU, cores 2" in text
     assert max(map(len, text.splitlines())) <= 80
-
-
-def test_a_report_of_a_quick_run_says_that_it_means_nothing() -> None:
+    assert "MEAN NOTHING" not in text
     assert "MEAN NOTHING" in report(_result(quick=True))
 
 
@@ -73,28 +70,17 @@ def test_a_page_gets_the_figures_between_its_marks() -> None:
     assert "| base | 2.00 (2.00-2.00) |" in page
     assert page.endswith("<!-- end of figures -->\nAfter.\n")
     assert "old" not in page
+    assert pages.rendered(page, {"throughput": _result()}) == page
 
 
-def test_rendering_a_page_again_changes_nothing() -> None:
-    results = {"throughput": _result()}
-    page = pages.rendered(_PAGE, results)
-    assert pages.rendered(page, results) == page
-
-
-def test_a_page_says_what_is_not_measured() -> None:
+def test_a_page_says_what_is_not_measured_and_asks_for_benchmarks_that_exist() -> None:
     assert pages.NOT_MEASURED in pages.rendered(_PAGE, {})
-
-
-def test_a_page_cannot_ask_for_a_benchmark_that_does_not_exist() -> None:
     with pytest.raises(ValueError, match="no such benchmark"):
         pages.rendered(_PAGE.replace("throughput", "throughputs"), {})
 
 
-def test_benchmarks_on_one_machine_are_described_once() -> None:
+def test_each_machine_of_benchmarks_is_described_once() -> None:
     assert pages.machines({"throughput": _result(), "start": _result()}) == "Some CPU, cores 2."
-
-
-def test_benchmarks_on_two_machines_are_told_apart() -> None:
     other = _result()
     other.machine["cores"] = 64
     text = pages.machines({"throughput": _result(), "start": other})

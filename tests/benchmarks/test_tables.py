@@ -32,16 +32,11 @@ def test_a_figure_has_three_digits(value: float | None, text: str) -> None:
     assert figure(value) == text
 
 
-def test_a_figure_shows_the_extremes_of_its_repetitions() -> None:
-    assert figure_with_spread(spread([1000.0, 1100.0, 1300.0])) == "1.10k (1.00k-1.30k)"
-
-
-def test_a_figure_of_one_repetition_has_no_extremes() -> None:
-    assert figure_with_spread(spread([1000.0])) == "1.00k"
-
-
-def test_a_figure_that_was_not_measured_is_a_dash() -> None:
-    assert figure_with_spread(None) == "-"
+@pytest.mark.parametrize(
+    ("repetitions", "text"), [([1000.0, 1100.0, 1300.0], "1.10k (1.00k-1.30k)"), ([1000.0], "1.00k"), ([], "-")]
+)
+def test_a_figure_shows_the_extremes_of_its_repetitions(repetitions: list[float], text: str) -> None:
+    assert figure_with_spread(spread(repetitions)) == text
 
 
 def test_columns_of_figures_are_aligned_to_the_right() -> None:

@@ -24,19 +24,16 @@ time.sleep(600)
 """
 
 
-def await_log(program: Program, deadline_s: float = 30) -> str:
-    deadline = time.monotonic() + deadline_s
-    while not (text := program.log.read_text()).endswith("\n"):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return text
-
-
 def wait_until(condition: Callable[[], bool], deadline_s: float = 30) -> None:
     deadline = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def await_log(log: Path) -> str:
+    wait_until(lambda: log.read_text().endswith("\n"))
+    return log.read_text()
 
 
 def runs(pid: int) -> bool:
@@ -54,12 +51,9 @@ def family(tmp_path: Path) -> Iterator[Program]:
 
 
 def test_end_kills_what_the_child_started_even_in_another_process_group(family: Program) -> None:
-    grandchild = int(await_log(family))
+    grandchild = int(await_log(family.log))
     family.end(grace_s=2.0)  # the child must have time to end by itself, and the grandchild does not
-    deadline = time.monotonic() + 10
-    while runs(grandchild):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: not runs(grandchild))
     assert family.returncode == 128 + signal.SIGTERM
 
 
@@ -75,9 +69,7 @@ def test_a_child_ends_with_the_program_that_started_it_even_if_that_is_killed(tm
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == "up\n"
-        log = tmp_path / "child.log"
-        wait_until(lambda: log.read_text().endswith("\n"))
-        child = int(log.read_text())
+        child = int(await_log(tmp_path / "child.log"))
         assert runs(child)
         program.kill()
     wait_until(lambda: not runs(child))
@@ -88,7 +80,7 @@ def test_a_child_that_stops_when_asked_is_not_killed(tmp_path: Path) -> None:
         "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); print('up', flush=True); time.sleep(600)"
     )
     program = Program("polite", [sys.executable, "-c", code], tmp_path, {})
-    await_log(program)
+    await_log(program.log)
     program.end(grace_s=30)
     assert program.returncode == 7
 

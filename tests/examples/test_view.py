@@ -41,22 +41,9 @@ def drawn(width: int, shown: Frame) -> str:
 def test_the_panel_shows_everything_within_the_width(width: int) -> None:
     text = drawn(width, frame())
     assert max(map(len, text.splitlines())) <= width
-    words = text.split()
-    for wanted in (
-        "01:05",
-        "etl-1",
-        "etl-2",
-        "etl-3",
-        "running",
-        "leaving",
-        "starting",
-        "0:100",
-        "8:108",
-        "9:1,234,567",
-    ):
-        assert wanted in words, text
-    for wanted in ("123,456", "120,000", "3,456", "1,234", "owner:", "10", "11"):
-        assert wanted in words, text
+    shown = "01:05 etl-1 etl-2 etl-3 running leaving starting 0:100 8:108 9:1,234,567"
+    shown += " 123,456 120,000 3,456 1,234 owner: 10 11"
+    assert {*shown.split()} <= {*text.split()}, text
 
 
 def test_the_panel_fits_a_terminal_of_24_lines() -> None:

@@ -22,26 +22,24 @@ def append(path: Path, *events: dict[str, Any], end: str = "\n") -> None:
         file.write("\n".join(map(json.dumps, events)) + end)
 
 
-def test_events_of_two_logs_come_in_order_of_time_and_once(tmp_path: Path) -> None:
-    a, b = tmp_path / "a", tmp_path / "b"
+def two_logs(folder: Path) -> tuple[EventLogs, Path, Path]:
     logs = EventLogs()
-    logs.add("etl-1", a)
-    logs.add("etl-2", b)
+    logs.add("etl-1", folder / "a")
+    logs.add("etl-2", folder / "b")
+    return logs, folder / "a", folder / "b"
+
+
+def test_events_of_two_logs_come_in_order_of_time_and_once(tmp_path: Path) -> None:
+    logs, a, b = two_logs(tmp_path)
     append(a, started(1, 0), released(3, 0))
     append(b, started(2, 1))
-    assert [(name, event["time"]) for name, event in logs.new_events(now=10)] == [
-        ("etl-1", 1),
-        ("etl-2", 2),
-        ("etl-1", 3),
-    ]
+    found = [(name, event["time"]) for name, event in logs.new_events(now=10)]
+    assert found == [("etl-1", 1), ("etl-2", 2), ("etl-1", 3)]
     assert list(logs.new_events(now=10)) == []
 
 
 def test_a_young_event_waits_for_older_ones_of_the_other_log(tmp_path: Path) -> None:
-    a, b = tmp_path / "a", tmp_path / "b"
-    logs = EventLogs()
-    logs.add("etl-1", a)
-    logs.add("etl-2", b)
+    logs, a, b = two_logs(tmp_path)
     append(b, started(9.9, 0))
     assert list(logs.new_events(now=10)) == []
     append(a, released(9.8, 0))
@@ -49,9 +47,7 @@ def test_a_young_event_waits_for_older_ones_of_the_other_log(tmp_path: Path) -> 
 
 
 def test_a_half_written_line_waits_for_its_end(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    logs = EventLogs()
-    logs.add("etl-1", path)
+    logs, path, _ = two_logs(tmp_path)
     append(path, started(1, 0), end="")
     assert list(logs.new_events(now=10)) == []
     path.write_text(path.read_text() + "\n")

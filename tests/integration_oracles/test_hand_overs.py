@@ -46,18 +46,11 @@ NEW = Member(
 )
 
 
-def test_a_hand_over_lasts_from_row_to_row() -> None:
+def test_a_hand_over_lasts_from_row_to_row_without_the_batch_that_the_new_owner_was_running() -> None:
     (move,) = hand_overs([OLD, NEW])
     assert (move.old, move.new, move.clean) == ("old", "new", True)
     assert move.raw_s == pytest.approx(2.0)
-
-
-def test_the_batch_that_the_new_owner_was_running_does_not_count_as_latency() -> None:
-    (move,) = hand_overs([OLD, NEW])
     assert move.net_s == pytest.approx(2.0 - (2.1 - 1.5))
-
-
-def test_a_new_owner_without_a_running_batch_has_no_excuse() -> None:
     idle = Member("new", [e for e in NEW.events if e["event"] != "finished"][1:], NEW.deliveries)
     (move,) = hand_overs([OLD, idle])
     assert move.net_s == move.raw_s

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGABRT, SIGKILL, SIGSEGV, SIGTERM
 
 import pytest
 
+from integration.pipelines import wait_for
 from integration.soak.source_ends import SourceEnd, SourceWatch, unaccounted
 from integration.soak.supervisor import Ending
 from integration.soak.watched_python import RUNNER
@@ -27,20 +27,13 @@ def watch(tmp_path: Path) -> Iterator[SourceWatch]:
         yield entered
 
 
-def wait_for_end(watch: SourceWatch) -> SourceEnd:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if (ends := watch.ends()) and ends[0].code is not None:
-            return ends[0]
-        time.sleep(0.02)
-    raise AssertionError(f"no end is known: {watch.ends()}")
-
-
 def wait_for_begin(watch: SourceWatch) -> SourceEnd:
-    deadline = time.monotonic() + 30
-    while not watch.ends():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: bool(watch.ends()), "the begin of a source process is known")
+    return watch.ends()[0]
+
+
+def wait_for_end(watch: SourceWatch) -> SourceEnd:
+    wait_for(lambda: bool(watch.ends()) and watch.ends()[0].code is not None, "its end is known")
     return watch.ends()[0]
 
 
