@@ -88,6 +88,8 @@ class SinkBrokers:
         All Produce requests.
     answering : threading.Event
         Produce requests wait while it is cleared.
+    at_end : list of callable
+        What to call before the brokers are closed.
     """
 
     def __init__(self, count: int = 1, topic: str = "t", partitions: int = 1) -> None:
@@ -103,6 +105,7 @@ class SinkBrokers:
         self.in_transaction: set[TopicPartition] = set()
         self.answering = threading.Event()
         self.answering.set()
+        self.at_end: list[Callable[[], object]] = []
         self._lock = threading.Lock()
         self.brokers = [_Broker(self) for _ in range(count)]
 
@@ -110,8 +113,16 @@ class SinkBrokers:
     def bootstrap_servers(self) -> str:
         return ",".join(str(broker.address) for broker in self.brokers)
 
+    def with_topic_ids(self, partitions: int) -> None:
+        """Speak the version of the request that tells ids of topics."""
+        self.partitions, self.topic_id = partitions, "A" * 21 + "Q"
+        for broker in self.brokers:
+            broker.offered[METADATA] = (0, 12)
+
     def close(self) -> None:
         self.answering.set()
+        for act in self.at_end:
+            act()
         for broker in self.brokers:
             broker.close()
 

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Collection, Iterator
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,10 +55,12 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[SinkBrokers]:
 
 
 def producer_of(brokers: SinkBrokers, **more: str) -> DirectProducer:
-    """Return a producer that retries fast."""
+    """Return a producer that retries fast, and is closed before its brokers."""
     given = {"bootstrap.servers": brokers.bootstrap_servers, "retry.backoff.ms": "5", "retry.backoff.max.ms": "20"}
     config = producer_config(given | {key.replace("__", "."): value for key, value in more.items()})
-    return DirectProducer({**config, **({"transactional.id": "x"} if "transactional__id" in more else {})})
+    made = DirectProducer({**config, **({"transactional.id": "x"} if "transactional__id" in more else {})})
+    brokers.at_end.append(made.close)
+    return made
 
 
 def rows(values: list[bytes], partitions: list[int] | None = None) -> Rows:
@@ -72,10 +75,9 @@ def numbered(count: int, since: int = 0) -> list[bytes]:
     return [b"%d" % n for n in range(since, since + count)]
 
 
-def write(producer: DirectProducer, values: list[bytes], *, flush: bool = True) -> None:
-    producer.send(rows(values, [0] * len(values)))
-    if flush:
-        producer.flush()
+def write(producer: DirectProducer, values: list[bytes], partitions: list[int] | None = None) -> None:
+    producer.send(rows(values, [0] * len(values) if partitions is None else partitions))
+    producer.flush()
 
 
 PASSING = (
@@ -105,7 +107,6 @@ def test_a_passing_fault_neither_loses_nor_repeats_nor_reorders(brokers: SinkBro
     brokers.faults = deque([None, fault, fault, fault, None, fault])
     producer = producer_of(brokers, batch__size="200")
     write(producer, numbered(500))
-    producer.close()
     assert brokers.values() == numbered(500)
     batches: dict[int, set[bytes]] = {}
     for sent in brokers.sent:
@@ -135,12 +136,10 @@ def test_whatever_happens_each_partition_has_its_records_once_in_order(
         producer = producer_of(brokers, batch__size="150")
         for task in range(tasks):
             values = numbered(200, task * 200)
-            producer.send(rows(values, [n % 3 for n in range(200)]))
-            producer.flush()
+            write(producer, values, [n % 3 for n in range(200)])
             for partition in range(3):
                 done = [v for n, v in enumerate(numbered((task + 1) * 200)) if (n % 200) % 3 == partition]
                 assert brokers.values(partition) == done
-        producer.close()
 
 
 def test_a_leader_that_moves_in_the_middle_of_a_task_is_found_again(brokers: SinkBrokers) -> None:
@@ -148,7 +147,6 @@ def test_a_leader_that_moves_in_the_middle_of_a_task_is_found_again(brokers: Sin
     write(producer, numbered(100))
     brokers.leader = lambda _: 1
     write(producer, numbered(100, 100))
-    producer.close()
     assert brokers.values() == numbered(200)
     assert brokers.sent[-1].at == brokers.brokers[1].address
 
@@ -173,7 +171,6 @@ def test_brokers_that_do_not_answer_are_asked_for_the_leader_after_pauses(
     assert all(pause >= least for pause, least in zip(pauses, (0.02, 0.04, 0.08), strict=True))
     assert looks[-1] - looks[0] < 2, "and not later"
     assert producer._sender._leaders.failures(TopicPartition("t", 0)) == 0, "a written batch ends the doubt"
-    producer.close()
 
 
 def test_a_broker_that_closes_idle_connections_is_no_fault(brokers: SinkBrokers) -> None:
@@ -183,7 +180,6 @@ def test_a_broker_that_closes_idle_connections_is_no_fault(brokers: SinkBrokers)
         broker.disconnect()
     time.sleep(0.05)
     write(producer, numbered(1, 1))
-    producer.close()
     assert brokers.values() == numbered(2)
     assert len(brokers.sent) == 2
 
@@ -197,7 +193,6 @@ def test_a_connection_whose_login_ends_soon_is_replaced(brokers: SinkBrokers) ->
         broker.connection.good_until = Deadline.after(0)
     write(producer, numbered(1, 1))
     write(producer, numbered(1, 2))
-    producer.close()
     assert brokers.brokers[0].accepted == accepted + 1
     assert (brokers.values(), len(brokers.sent)) == (numbered(3), 3)
 
@@ -211,9 +206,7 @@ def test_an_answer_without_one_of_the_partitions_is_asked_for_again(monkeypatch:
     monkeypatch.setattr(answers, "produced", produced)
     with sink_brokers(1, partitions=2) as brokers:
         producer = producer_of(brokers)
-        producer.send(rows(numbered(4), [0, 0, 1, 1]))
-        producer.flush()
-        producer.close()
+        write(producer, numbered(4), [0, 0, 1, 1])
         assert (brokers.values(0), brokers.values(1)) == (numbered(2), numbered(2, 2))
 
 
@@ -228,7 +221,6 @@ def test_a_silent_broker_is_asked_again_over_another_connection(brokers: SinkBro
     brokers._produce = silent_once  # type: ignore[assignment, method-assign]
     producer = producer_of(brokers, socket__timeout__ms="200")
     write(producer, numbered(5))
-    producer.close()
     assert brokers.values() == numbered(5)
 
 
@@ -246,7 +238,6 @@ def test_a_fault_that_lasts_longer_than_the_delivery_timeout_fails_the_task(
     assert 0.3 < time.monotonic() - began < 5
     with pytest.raises(DeliveryError, match="_MSG_TIMED_OUT"):  # it does not continue after a failure
         write(producer, numbered(1))
-    producer.close()
 
 
 @pytest.mark.parametrize("fault", [None, HangUp(stores=True)], ids=str)
@@ -266,7 +257,6 @@ def test_the_time_between_rows_does_not_count_as_time_to_write(
     producer.send(rows(numbered(10, 2000), [0] * 10))
     away_s += 60
     producer.flush()
-    producer.close()
     assert brokers.values() == numbered(2010)
 
 
@@ -282,20 +272,17 @@ def test_an_error_that_no_retry_cures_fails_the_task_at_once(brokers: SinkBroker
         producer = producer_of(brokers)
         with pytest.raises(kind, match=text):
             write(producer, numbered(1))
-        producer.close()
 
 
 def test_a_topic_that_grows_gets_records_in_its_new_partitions(brokers: SinkBrokers) -> None:
     producer = producer_of(brokers)
     write(producer, numbered(1))
     brokers.partitions = 3
-    producer.send(rows(numbered(1, 1), [2]))
-    producer.flush()
+    write(producer, numbered(1, 1), [2])
     assert brokers.values(2) == numbered(1, 1)
     with pytest.raises(DeliveryError, match="_UNKNOWN_PARTITION") as raised:
         producer.send(rows(numbered(1), [3]))
     assert (raised.value.topic, raised.value.partition) == ("t", 3)
-    producer.close()
 
 
 def test_a_broker_may_be_behind_when_a_partition_was_just_added(
@@ -312,10 +299,8 @@ def test_a_broker_may_be_behind_when_a_partition_was_just_added(
 
     monkeypatch.setattr(patience, "time", SimpleNamespace(sleep=pause))
     producer = producer_of(brokers)
-    producer.send(rows(numbered(1), [2]))
-    producer.flush()
+    write(producer, numbered(1), [2])
     assert (brokers.values(2), len(pauses)) == (numbered(1), 3)
-    producer.close()
 
 
 @pytest.mark.parametrize("name", ["topic.metadata.refresh.interval.ms", "metadata.max.age.ms"])
@@ -329,7 +314,6 @@ def test_old_metadata_is_asked_for_again(brokers: SinkBrokers, name: str) -> Non
     brokers.answers[METADATA] = deque([HANG_UP] * 2)  # known topics do without
     time.sleep(0.01)
     write(producer, numbered(1, 2))
-    producer.close()
     assert brokers.values() == numbered(3)
 
 
@@ -340,29 +324,22 @@ def test_brokers_may_create_a_topic_unless_the_user_forbids_it(
     """Regression: a name with a typing error was created in any case."""
     producer = producer_of(brokers, **more)
     write(producer, numbered(1))
-    producer.close()
     (asked,) = (one for broker in brokers.brokers for one in broker.asked if one.api == METADATA)
     no_operations_no_tags = b"\0\0"
     assert asked.body.endswith(bytes([creates]) + no_operations_no_tags)
 
 
 def test_a_new_topic_is_waited_for_and_not_for_ever(brokers: SinkBrokers) -> None:
-    missing = answers.metadata(
-        ClusterMetadata(
-            {0: brokers.brokers[0].address},
-            (TopicMetadata("t", error_code("UNKNOWN_TOPIC_OR_PARTITION"), None, ()),),
-        )
-    )
+    unknown = TopicMetadata("t", error_code("UNKNOWN_TOPIC_OR_PARTITION"), None, ())
+    missing = answers.metadata(ClusterMetadata({0: brokers.brokers[0].address}, (unknown,)))
     brokers.answers[METADATA] = deque([missing] * 3)
     producer = producer_of(brokers)
     write(producer, numbered(1))
-    producer.close()
     assert brokers.values() == numbered(1)
     brokers.answers[METADATA] = deque([missing] * 10_000)
     producer = producer_of(brokers, max__block__ms="100")
     with pytest.raises(DeliveryError, match=r"_UNKNOWN_TOPIC.*does not exist"):
         write(producer, numbered(1))
-    producer.close()
 
 
 def test_many_partitions_do_not_take_more_memory_than_was_said() -> None:
@@ -373,7 +350,6 @@ def test_many_partitions_do_not_take_more_memory_than_was_said() -> None:
             producer.send(rows([b"x" * 200] * 2000, [(task + n) % 1000 for n in range(2000)]))
             largest = max(largest, producer._sender.unwritten_bytes + producer._writer.open_bytes)
         producer.flush()
-        producer.close()
         assert sum(len(brokers.values(partition)) for partition in range(1000)) == 40_000
     assert largest <= most
 
@@ -384,7 +360,6 @@ def test_a_producer_that_is_throttled_waits(brokers: SinkBrokers, monkeypatch: p
     producer = producer_of(brokers, batch__size="100")
     began = time.monotonic()
     write(producer, [b"x" * 90] * 3)
-    producer.close()
     assert 0.55 < time.monotonic() - began < 5
     assert len(brokers.values()) == 3
 
@@ -396,7 +371,6 @@ def test_time_in_the_queue_of_a_slow_cluster_does_not_count_as_time_to_write(
     monkeypatch.setattr(answers, "produced", lambda errors: produced(errors, 60))
     producer = producer_of(brokers, batch__size="200", delivery__timeout__ms="400")
     write(producer, numbered(200))
-    producer.close()
     assert len(brokers.sent) * 0.06 > 0.8, "all together take longer than the time of one"
     assert brokers.values() == numbered(200)
 
@@ -404,9 +378,7 @@ def test_time_in_the_queue_of_a_slow_cluster_does_not_count_as_time_to_write(
 def test_a_request_is_not_larger_than_the_user_allows() -> None:
     with sink_brokers(1, partitions=8) as brokers:
         producer = producer_of(brokers, max__request__size="10000")
-        producer.send(rows([b"x" * 1500] * 40, [n % 8 for n in range(40)]))
-        producer.flush()
-        producer.close()
+        write(producer, [b"x" * 1500] * 40, [n % 8 for n in range(40)])
         assert len(brokers.sent) > 1
         assert max(sum(map(len, sent.batches.values())) for sent in brokers.sent) <= 10_000
 
@@ -418,35 +390,26 @@ def test_rows_without_a_key_avoid_partitions_without_a_leader(brokers: SinkBroke
     for number in range(30):
         producer.send(rows(numbered(1, number)))
         producer.flush()
-    producer.close()
     assert brokers.values(1) == []
     assert len(brokers.values(0)) + len(brokers.values(2)) == 30
 
 
 def test_a_topic_that_was_created_again_may_have_fewer_partitions(brokers: SinkBrokers) -> None:
-    brokers.partitions, brokers.topic_id = 3, "A" * 21 + "Q"
-    for broker in brokers.brokers:
-        broker.offered[METADATA] = (0, 12)
-    refresh = {"topic.metadata.refresh.interval.ms": "1"}
-    producer = producer_of(brokers, **refresh)
-    producer.send(rows(numbered(3), [0, 1, 2]))
-    producer.flush()
+    brokers.with_topic_ids(partitions=3)
+    producer = producer_of(brokers, **{"topic.metadata.refresh.interval.ms": "1"})
+    write(producer, numbered(3), [0, 1, 2])
     time.sleep(0.01)
     brokers.partitions = 2  # an answer of a broker that is behind
-    producer.send(rows(numbered(1), [2]))
-    producer.flush()
+    write(producer, numbered(1), [2])
     time.sleep(0.01)
     brokers.topic_id = "B" * 21 + "Q"
     with pytest.raises(DeliveryError, match="_UNKNOWN_PARTITION"):
         producer.send(rows(numbered(1), [2]))
-    producer.close()
 
 
 def test_rows_of_a_partition_that_a_topic_has_no_more_are_an_error(brokers: SinkBrokers) -> None:
     """The topic was created again with one partition less, while these rows waited to be sent."""
-    brokers.partitions, brokers.topic_id = 3, "A" * 21 + "Q"
-    for broker in brokers.brokers:
-        broker.offered[METADATA] = (0, 12)
+    brokers.with_topic_ids(partitions=3)
     producer = producer_of(brokers, **{"topic.metadata.refresh.interval.ms": "1"})
     producer.send(rows(numbered(1), [2]))
     time.sleep(0.01)
@@ -454,14 +417,11 @@ def test_rows_of_a_partition_that_a_topic_has_no_more_are_an_error(brokers: Sink
     with pytest.raises(DeliveryError, match="_UNKNOWN_PARTITION") as raised:
         producer.send(rows(numbered(1), [0]))
     assert (raised.value.topic, raised.value.partition) == ("t", 2)
-    producer.close()
 
 
 def test_a_batch_of_a_partition_that_is_gone_is_not_tried_until_its_timeout(brokers: SinkBrokers) -> None:
     """Regression: a kept producer retried for two minutes, and then named a leader and the replicas as the cause."""
-    brokers.partitions, brokers.topic_id = 6, "A" * 21 + "Q"
-    for broker in brokers.brokers:
-        broker.offered[METADATA] = (0, 12)
+    brokers.with_topic_ids(partitions=6)
     producer = producer_of(brokers, **{"message.timeout.ms": "60000"})
     producer.send(rows(numbered(6), list(range(6))))
     producer.flush()
@@ -472,7 +432,6 @@ def test_a_batch_of_a_partition_that_is_gone_is_not_tried_until_its_timeout(brok
     with pytest.raises(DeliveryError, match=r"t-5: .*created again with fewer partitions"):
         producer.flush()
     assert time.monotonic() - began < 30
-    producer.close()
 
 
 @pytest.mark.parametrize("most", [400, 1000])
@@ -481,7 +440,6 @@ def test_a_topic_that_takes_smaller_batches_gets_them(brokers: SinkBrokers, most
     brokers.most_bytes = most
     producer = producer_of(brokers)
     write(producer, numbered(500))
-    producer.close()
     assert brokers.values() == numbered(500)
     assert most - 50 < max(len(batch.data) for batch in brokers.logs[TopicPartition("t", 0)]) <= most
 
@@ -489,7 +447,6 @@ def test_a_topic_that_takes_smaller_batches_gets_them(brokers: SinkBrokers, most
 def test_without_idempotence_batches_have_no_numbers(brokers: SinkBrokers) -> None:
     producer = producer_of(brokers, acks="1")
     write(producer, numbered(3))
-    producer.close()
     [[batch]] = brokers.logs.values()
     assert (batch.first, batch.producer_id) == (-1, -1)
     assert brokers.sent[0].acks == 1
@@ -500,7 +457,6 @@ def test_sequence_numbers_begin_again_after_the_largest(brokers: SinkBrokers) ->
     producer = producer_of(brokers, batch__size="200")
     producer._sequences[TopicPartition("t", 0)] = 2**31 - 10
     write(producer, numbered(40))
-    producer.close()
     [log] = brokers.logs.values()
     assert [batch.first for batch in log][:2] == [2**31 - 10, (2**31 - 10 + log[0].records) % 2**31]
 
@@ -512,11 +468,8 @@ def test_partitions_are_added_to_the_transaction_before_their_records() -> None:
     with sink_brokers(1, partitions=3) as brokers:
         producer = producer_of(brokers, transactional__id="x")
         producer.begin_transaction()
-        producer.send(rows(numbered(3), [0, 1, 2]))
-        producer.flush()
-        producer.send(rows(numbered(3), [0, 1, 2]))
-        producer.flush()
-        producer.close()
+        write(producer, numbered(3), [0, 1, 2])
+        write(producer, numbered(3), [0, 1, 2])
         assert brokers.kinds.count("AddPartitionsToTxn") == 1
         assert "EndTxn" not in brokers.kinds
         assert {sent.transactional_id for sent in brokers.sent} == {"x"}
@@ -532,7 +485,6 @@ def test_partitions_that_get_their_first_records_later_are_added_then() -> None:
         for partitions in ([0], [0, 1], [1], [2, 0]):
             producer.send(rows(numbered(len(partitions)), partitions))
             producer.flush()
-        producer.close()
         assert brokers.kinds.count("AddPartitionsToTxn") == 3
         assert [sum(batch.records for batch in log) for _, log in sorted(brokers.logs.items())] == [3, 2, 1]
 
@@ -549,7 +501,6 @@ def test_the_partition_that_was_refused_is_named_and_not_those_of_the_same_reque
         producer.send(rows(numbered(2), [0, 1]))
         with pytest.raises(AuthenticationError, match="Grant the user of this query WRITE"):
             producer.flush()
-        producer.close()
 
 
 def test_a_coordinator_that_is_gone_is_looked_for_again(brokers: SinkBrokers) -> None:
@@ -559,7 +510,6 @@ def test_a_coordinator_that_is_gone_is_looked_for_again(brokers: SinkBrokers) ->
     producer = producer_of(brokers, transactional__id="x")
     producer.begin_transaction()
     write(producer, numbered(2))
-    producer.close()
     assert brokers.kinds.count("FindCoordinator") == 2
     assert brokers.values() == numbered(2)
 
@@ -575,7 +525,6 @@ def test_a_coordinator_that_is_busy_moves_or_hangs_up_is_asked_again(brokers: Si
     producer = producer_of(brokers, transactional__id="x")
     producer.begin_transaction()
     write(producer, numbered(2))
-    producer.close()
     assert brokers.values() == numbered(2)
 
 
@@ -591,7 +540,6 @@ def test_a_transaction_that_is_refused_says_why(brokers: SinkBrokers, name: str,
     producer = producer_of(brokers, transactional__id="x")
     with pytest.raises(KafkaGroupError, match=text):
         producer.begin_transaction()
-    producer.close()
 
 
 # ------------------------------------------------------------------------ which configuration
@@ -621,64 +569,38 @@ def test_librdkafka_gets_what_the_direct_producer_does_not_support(properties: d
         direct_settings(producer_config({"bootstrap.servers": "b:1", **properties}))
 
 
-def test_addresses_that_no_client_can_use_are_not_left_to_librdkafka() -> None:
-    """It would try until the delivery timeout."""
-    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
-        direct_settings(producer_config({"bootstrap.servers": "INTERNAL://b:1"}))
-
-
 @pytest.mark.logs_errors("127.0.0.1:1")
-def test_librdkafka_writes_if_a_property_is_unusual() -> None:
-    producer = open_producer(producer_config({"bootstrap.servers": "127.0.0.1:1", "acks": "0"}))
-    assert isinstance(producer, MessageProducer)
-    producer.close()
-
-
-@pytest.mark.logs_errors("127.0.0.1:1")
-def test_librdkafka_writes_if_the_c_code_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(READER_OVERRIDE, "off")
-    producer = open_producer(producer_config({"bootstrap.servers": "127.0.0.1:1"}))
-    assert isinstance(producer, MessageProducer)
-    producer.close()
+@pytest.mark.parametrize(("more", "override"), [({"acks": "0"}, ""), ({}, "off")])
+def test_librdkafka_writes_if_a_property_is_unusual_or_the_c_code_is_switched_off(
+    more: dict[str, str], override: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(READER_OVERRIDE, override)
+    with closing(open_producer(producer_config({"bootstrap.servers": "127.0.0.1:1", **more}))) as producer:
+        assert isinstance(producer, MessageProducer)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_properties_that_change_nothing_else_are_supported(codec: str) -> None:
-    given = {
-        "bootstrap.servers": "b:1",
-        "linger.ms": "100",
-        "max.in.flight.requests.per.connection": "5",
-        "queue.buffering.max.messages": "1000",
-        "queue.buffering.max.ms": "50",
-        "max.in.flight": "5",
-        "retries": "10",
-        "message.send.max.retries": "10",
-        "compression.type": codec,
-    }
-    found = direct_settings(producer_config(given))
+    numbers = {"linger.ms": "100", "queue.buffering.max.messages": "1000", "queue.buffering.max.ms": "50"}
+    numbers |= {"max.in.flight.requests.per.connection": "5", "max.in.flight": "5"}
+    numbers |= {"retries": "10", "message.send.max.retries": "10"}
+    found = direct_settings(producer_config({"bootstrap.servers": "b:1", "compression.type": codec, **numbers}))
     assert (found.compression is None) == (codec == "none")
 
 
 @pytest.mark.logs_errors("127.0.0.1:1")
 def test_librdkafka_checks_what_tunes_its_connections() -> None:
     given = {"bootstrap.servers": "127.0.0.1:1", "socket.keepalive.enable": "true", "connections.max.idle.ms": "180000"}
-    producer = open_producer(producer_config(given))
-    assert isinstance(producer, DirectProducer)
-    producer.close()
+    with closing(open_producer(producer_config(given))) as producer:
+        assert isinstance(producer, DirectProducer)
     with pytest.raises(OptionError, match=r"kafka\.socket\.keepalive\.enable"):
         open_producer(producer_config({**given, "socket.keepalive.enable": "maybe"}))
 
 
 def test_no_error_shows_a_secret(brokers: SinkBrokers) -> None:
     secret = "secret-of-this-test"
-    producer = producer_of(
-        brokers,
-        security__protocol="SASL_PLAINTEXT",
-        sasl__mechanism="PLAIN",
-        sasl__username="u",
-        sasl__password=secret,
-        delivery__timeout__ms="300",
-    )
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
+    producer = producer_of(brokers, **login, sasl__password=secret, delivery__timeout__ms="300")
     with pytest.raises(KafkaGroupError) as raised:
         write(producer, numbered(1))
     producer.close()

@@ -60,13 +60,9 @@ def test_javas_names_are_understood() -> None:
     }
 
 
-def test_fewer_acks_turn_idempotence_off_unless_it_is_asked_for() -> None:
-    assert config(kafka__acks="1")["enable.idempotence"] == "false"
-    assert config(kafka__acks="-1")["enable.idempotence"] == "true"
-
-
-def test_how_acks_are_written_does_not_matter() -> None:
-    assert config(kafka__acks="ALL")["enable.idempotence"] == "true"
+@pytest.mark.parametrize(("acks", "idempotence"), [("1", "false"), ("-1", "true"), ("ALL", "true")])
+def test_fewer_acks_turn_idempotence_off(acks: str, idempotence: str) -> None:
+    assert config(kafka__acks=acks)["enable.idempotence"] == idempotence
 
 
 def test_a_record_may_not_take_longer_than_its_transaction() -> None:
@@ -80,26 +76,24 @@ def test_a_record_may_not_take_longer_than_its_transaction() -> None:
 
 
 def test_options_are_parsed() -> None:
-    of_spark = {"checkpointLocation": "/c", "queryName": "q"}
+    of_spark = {
+        "checkpointLocation": "/c",
+        "queryName": "q",
+        "asyncProgressTrackingEnabled": "false",
+        "asyncProgressTrackingCheckpointIntervalMs": "1000",
+    }
     found = parse_write_options(
         {"KAFKA.bootstrap.servers": "b", "topic": " t ", "DELIVERY": "Exactly-Once", **of_spark}
     )
-    assert (found.topic, found.delivery, dict(found.properties)) == (
-        "t",
-        Delivery.EXACTLY_ONCE,
-        {"bootstrap.servers": "b"},
-    )
-    assert parse_write_options(REQUIRED).topic is None
+    assert (found.topic, found.delivery) == ("t", Delivery.EXACTLY_ONCE)
+    assert dict(found.properties) == {"bootstrap.servers": "b"}
     assert (found.transactional_id_prefix, found.accept_batch) == ("kafka-group-sink-", None)
-    once = {**REQUIRED, "delivery": "exactly-once"}
+    defaults = parse_write_options(REQUIRED)
+    assert (defaults.topic, defaults.transaction_timeout_s) == (None, 900)
+    once = {**REQUIRED, "delivery": "exactly-once", "kafka.transaction.timeout.ms": "5000"}
     found = parse_write_options({**once, "transactionalIdPrefix": "a-", "acceptBatch": " 12 "})
-    assert (found.transactional_id_prefix, found.accept_batch) == ("a-", 12)
+    assert (found.transactional_id_prefix, found.accept_batch, found.transaction_timeout_s) == ("a-", 12, 5)
     assert parse_write_options({**once, "acceptBatch": "fewerrows"}).accept_batch == FEWER_ROWS
-
-
-def test_how_long_a_transaction_may_be_open() -> None:
-    assert parse_write_options(REQUIRED).transaction_timeout_s == 900
-    assert parse_write_options({**REQUIRED, "kafka.transaction.timeout.ms": "5000"}).transaction_timeout_s == 5
 
 
 @pytest.mark.parametrize(
@@ -182,15 +176,3 @@ def test_a_missing_server_is_told() -> None:
 def test_each_property_has_one_row() -> None:
     keys = [row.key for row in PROPERTIES]
     assert len(keys) == len(set(keys))
-
-
-def test_what_spark_passes_on_of_its_own_options_is_no_unknown_option() -> None:
-    parse_write_options(
-        {
-            "kafka.bootstrap.servers": "x:1",
-            "checkpointLocation": "/c",
-            "queryName": "q",
-            "asyncProgressTrackingEnabled": "false",
-            "asyncProgressTrackingCheckpointIntervalMs": "1000",
-        }
-    )

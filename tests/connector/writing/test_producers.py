@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pyarrow as pa
@@ -51,6 +52,18 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 @pytest.fixture
+def producer_of(mock: MockKafka, kind: Kind) -> Iterator[Callable[..., SinkProducer]]:
+    """Return a function that makes a producer with these properties, which is closed after the test."""
+    with ExitStack() as made:
+
+        def make(transactional_id: str = "", **more: str) -> SinkProducer:
+            of_transaction = {"transactional.id": transactional_id} if transactional_id else {}
+            return made.enter_context(closing(kind({**config(mock, **more), **of_transaction})))
+
+        yield make
+
+
+@pytest.fixture
 def topic(mock: MockKafka, request: pytest.FixtureRequest) -> str:
     name = f"t{abs(hash(request.node.name))}"
     mock.create_topic(name, PARTITIONS)
@@ -90,49 +103,36 @@ def read(mock: MockKafka, topic: str, since: Mapping[int, int] | None = None) ->
 
 
 def test_the_direct_one_is_the_default_here(mock: MockKafka) -> None:
-    producer = open_producer(config(mock))
-    assert isinstance(producer, DirectProducer)
-    producer.close()
+    with closing(open_producer(config(mock))) as producer:
+        assert isinstance(producer, DirectProducer)
 
 
-def test_every_kind_of_row_arrives(mock: MockKafka, kind: Kind, topic: str) -> None:
+def test_every_kind_of_row_arrives(mock: MockKafka, producer_of: Callable[..., SinkProducer], topic: str) -> None:
     rows = [
         (b"k", "v", topic, 3, None),
         (b"", "", topic, 3, []),
         (None, None, topic, 3, [{"key": "a", "value": b"1"}, {"key": "", "value": None}]),
         (b"\0\xff", "ü", topic, 3, [{"key": "ä", "value": b""}]),
         (b"twice", "v", topic, 4, [{"key": key, "value": key.encode()} for key in "bab"]),
-        (b"21", "placed", topic, None, None),
+        *((key, "placed", topic, None, None) for key in MURMUR2),
     ]
-    producer = kind(config(mock))
     # A slice, so that the columns begin within their buffers.
-    write(producer, batch([rows[0], *rows, rows[0]]).slice(1, len(rows)))
-    producer.close()
-    assert read(mock, topic) == sorted(
-        [
-            (3, b"k", b"v", None),
-            (3, b"", b"", None),
-            (3, None, None, [("a", b"1"), ("", None)]),
-            (3, b"\0\xff", "ü".encode(), [("ä", b"")]),
-            (4, b"twice", b"v", [("b", b"b"), ("a", b"a"), ("b", b"b")]),
-            ((MURMUR2[b"21"] & 0x7FFFFFFF) % PARTITIONS, b"21", b"placed", None),
-        ],
-        key=repr,
-    )
+    write(producer_of(), batch([rows[0], *rows, rows[0]]).slice(1, len(rows)))
+    expected = [
+        (3, b"k", b"v", None),
+        (3, b"", b"", None),
+        (3, None, None, [("a", b"1"), ("", None)]),
+        (3, b"\0\xff", "ü".encode(), [("ä", b"")]),
+        (4, b"twice", b"v", [("b", b"b"), ("a", b"a"), ("b", b"b")]),
+        *(((value & 0x7FFFFFFF) % PARTITIONS, key, b"placed", None) for key, value in MURMUR2.items()),
+    ]
+    assert read(mock, topic) == sorted(expected, key=repr)
 
 
-def test_keys_go_where_javas_producer_puts_them(mock: MockKafka, kind: Kind, topic: str) -> None:
-    producer = kind(config(mock))
-    write(producer, batch([(key, "v", topic, None, None) for key in MURMUR2]))
-    producer.close()
-    found = {key: partition for partition, key, _, _ in read(mock, topic)}
-    assert found == {key: (value & 0x7FFFFFFF) % PARTITIONS for key, value in MURMUR2.items()}
-
-
-def test_more_than_the_producer_holds_waits_for_room(mock: MockKafka, kind: Kind, topic: str) -> None:
-    producer = kind(config(mock, **{"buffer.memory": "16384"}))
-    write(producer, batch([(None, "x" * 1500, topic, 0, None)] * 300))
-    producer.close()
+def test_more_than_the_producer_holds_waits_for_room(
+    mock: MockKafka, producer_of: Callable[..., SinkProducer], topic: str
+) -> None:
+    write(producer_of(**{"buffer.memory": "16384"}), batch([(None, "x" * 1500, topic, 0, None)] * 300))
     assert len(read(mock, topic)) == 300
 
 
@@ -174,48 +174,44 @@ def ends(mock: MockKafka, topic: str) -> dict[int, int]:
     ],
 )
 def test_what_cannot_be_written_names_topic_error_and_remedy(
-    mock: MockKafka, kind: Kind, topic: str, row: tuple[Any, ...], code: str, remedy: str
+    producer_of: Callable[..., SinkProducer], topic: str, row: tuple[Any, ...], code: str, remedy: str
 ) -> None:
-    producer = kind(config(mock))
     with pytest.raises(DeliveryError) as raised:
-        write(producer, batch([row]), topic)
-    producer.close()
+        write(producer_of(), batch([row]), topic)
     assert (raised.value.topic, raised.value.code) == (topic, code)
     assert remedy in str(raised.value)
 
 
-def test_a_record_that_never_fits_is_told_and_not_waited_for(mock: MockKafka, kind: Kind, topic: str) -> None:
-    producer = kind(config(mock, **{"buffer.memory": "16384"}))
+def test_a_record_that_never_fits_is_told_and_not_waited_for(
+    producer_of: Callable[..., SinkProducer], topic: str
+) -> None:
     small, large = (None, "x" * 10_000, None, 0, None), (None, "x" * 20_000, None, 1, None)
     with pytest.raises(DeliveryError, match=r"MSG_SIZE_TOO_LARGE.*kafka\.buffer\.memory") as raised:
-        write(producer, batch([small] * 5 + [large]), topic)
-    producer.close()
+        write(producer_of(**{"buffer.memory": "16384"}), batch([small] * 5 + [large]), topic)
     assert (raised.value.topic, raised.value.partition) == (topic, 1)
 
 
-@pytest.mark.logs_errors("Topic authorization failed")
-def test_a_failed_transaction_says_why(mock: MockKafka, kind: Kind, topic: str) -> None:
+@pytest.mark.logs_errors("Topic authorization failed|old epoch|fenced")
+@pytest.mark.parametrize(
+    ("code", "error", "text"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, AuthenticationError,
+         "Grant the user of this query WRITE and DESCRIBE on the topic"),
+        (KafkaError.INVALID_PRODUCER_EPOCH, DeliveryError,
+         "(_FENCED|INVALID_PRODUCER_EPOCH).*Another attempt of this task has begun"),
+    ],
+    ids=["refused", "fenced"],
+)  # fmt: skip
+def test_a_failed_transaction_says_why(
+    mock: MockKafka, producer_of: Callable[..., SinkProducer], topic: str, code: int, error: type[Exception], text: str
+) -> None:
     """Its records fail because the transaction was aborted, but this error does not help users."""
-    producer = kind({**config(mock), "transactional.id": topic})
+    producer = producer_of(topic)
     producer.begin_transaction()
-    mock.push_errors(ADD_PARTITIONS_TO_TXN, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    mock.push_errors(ADD_PARTITIONS_TO_TXN, code)
     for _ in range(2):
-        with pytest.raises(AuthenticationError, match="Grant the user of this query WRITE and DESCRIBE on the topic"):
+        with pytest.raises(error, match=text):
             write(producer, batch([(None, "v", None, 0, None)]), topic)
-    producer.close()
-
-
-@pytest.mark.logs_errors("old epoch|fenced")
-def test_a_producer_whose_place_was_taken_says_so(mock: MockKafka, kind: Kind, topic: str) -> None:
-    producer = kind({**config(mock), "transactional.id": topic})
-    producer.begin_transaction()
-    mock.push_errors(ADD_PARTITIONS_TO_TXN, KafkaError.INVALID_PRODUCER_EPOCH)
-    for _ in range(2):
-        with pytest.raises(
-            DeliveryError, match=r"(_FENCED|INVALID_PRODUCER_EPOCH).*Another attempt of this task has begun"
-        ):
-            write(producer, batch([(None, "v", None, 0, None)]), topic)
-    producer.close()
 
 
 @pytest.mark.logs_errors("127.0.0.1:1")

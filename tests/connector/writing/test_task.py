@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Self
+from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pytest
@@ -130,12 +131,9 @@ def test_a_task_that_fails_does_not_abort_the_transaction_of_another_attempt(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: another attempt took over the id before the task asked for its producer, and then lost rows."""
-
-    def refuse(_world: World, _rows: Any) -> None:
-        raise DeliveryError(topic="t", partition=0, code="_FENCED", text="", remedy="")
-
+    fenced = DeliveryError(topic="t", partition=0, code="_FENCED", text="", remedy="")
     world.epoch_before = OPENED.epoch - 2
-    monkeypatch.setattr(World, "send", refuse)
+    monkeypatch.setattr(World, "send", MagicMock(side_effect=fenced))
     with pytest.raises(DeliveryError):
         world.run(iter([rows("a")]))
     assert world.done == ["begin", "ask", "close"]
@@ -150,10 +148,7 @@ def test_a_task_that_spark_has_ended_leaves_nothing_open(world: World, monkeypat
 
 
 def test_a_task_that_cannot_begin_has_nothing_to_abort(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: World) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(World, "begin_transaction", refuse)
+    monkeypatch.setattr(World, "begin_transaction", MagicMock(side_effect=ZeroDivisionError))
     with pytest.raises(ZeroDivisionError):
         world.run(iter([rows("a")]))
     assert world.done == ["close"]
