@@ -21,6 +21,7 @@ from benchmarks import (
     connections,
     database,
     decoding,
+    fair,
     formats,
     group_size,
     hand_over,
@@ -49,6 +50,7 @@ from benchmarks.views import report
 
 BENCHMARKS: dict[str, ModuleType] = {
     "throughput": throughput,
+    "fair": fair,
     "levers": levers,
     "latency": latency,
     "kafka_to_kafka": kafka_to_kafka,

@@ -66,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repetitions", type=int, default=3, help="(default: %(default)s)")
     parser.add_argument("--rows", type=int, default=len(ROWS), help="how many of the rows (default: all)")
     parser.add_argument("--codecs", nargs="*", default=[*CODECS], choices=CODECS, help="(default: all)")
+    parser.add_argument("--sources", nargs="*", choices=ARMS, default=list(ARMS), help="(default: all)")
     parser.add_argument("--rounds", type=int, default=_MOST_ROUNDS, help="of warm-up, at most (default: %(default)s)")
     parser.add_argument("--cold", type=int, default=1, help="cold runs of each arm (default: %(default)s)")
 
@@ -84,24 +85,24 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             )
             result.cells.append(cell)
             made = cached(place.spark, rows, records)
-            _warm_up(place, made, codec, args.rounds, cell.name)
+            _warm_up(place, made, codec, args, cell.name)
             for repetition in range(args.repetitions):
-                for arm in rotated(ARMS, repetition):
+                for arm in rotated(args.sources, repetition):
                     cell.add(arm, _measured(place, arm, made, codec, records))
                     say(f"{cell.name}, {arm}: {cell.arms[arm]['records_per_s'][-1]:,.0f} records/s")
             made.unpersist()
             for repetition in range(args.cold):
-                for arm in rotated([arm for arm in ARMS if arm != NOOP], repetition):
+                for arm in rotated([arm for arm in args.sources if arm != NOOP], repetition):
                     seconds = _cold_s(place, arm, rows, codec, records)
                     cell.add(arm, {"cold_records_per_s": records / seconds})
                     say(f"{cell.name}, {arm}, cold: {records / seconds:,.0f} records/s")
 
 
-def _warm_up(place: Bench, made: DataFrame, codec: str, rounds: int, name: str) -> None:
+def _warm_up(place: Bench, made: DataFrame, codec: str, args: argparse.Namespace, name: str) -> None:
     """Let all arms write, until a round is no faster than the ones before."""
     fastest = float("inf")
-    for number in range(rounds):
-        seconds = sum(write_s(place, arm, made, codec) for arm in ARMS)
+    for number in range(args.rounds):
+        seconds = sum(write_s(place, arm, made, codec) for arm in args.sources)
         place.say(f"{name}: warming up, round {number + 1}: {seconds:.1f} s")
         if number > 1 and seconds > _FASTER * fastest:
             return

@@ -20,6 +20,9 @@ EXACTLY_ONCE = f"{OURS}, exactly once"
 OURS_TUNED, EXACTLY_ONCE_TUNED = f"{OURS}, tuned", f"{EXACTLY_ONCE}, tuned"
 """Other arms of the sink."""
 
+DEFAULTS, FAIR_TUNED, FAIR, FAIR_ONCE = "Spark", "tuned", "ours", "exactly once"
+"""Spark's own source or sink, the same tuned, and this one: short names, so that the ratios fit a terminal."""
+
 APPEND_TUNED, APPEND = f"{TUNED}, append", f"{OURS}, append"
 LAKE_TABLE, LANDING = "LakeTable", "landing"
 """The ways from a topic into a table."""
@@ -39,12 +42,15 @@ class View:
         Pairs of sources.  A further table shows the first divided by the second.
     less_is_better : bool
         Whether a smaller ratio is better.
+    only_ratios : bool
+        Whether there is no table of the metric itself.
     """
 
     metric: str
     title: str
     ratios: tuple[tuple[str, str], ...] = ()
     less_is_better: bool = False
+    only_ratios: bool = False
 
 
 _TUNED_SETTINGS = ("max.poll.records", "max.partition.fetch.bytes", "receive.buffer.bytes", "fetch.min.bytes")
@@ -69,6 +75,14 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="source_cpu_s", title="CPU seconds of the source process per million records"),
         View(metric="broker_cpu_s", title="CPU seconds of the broker per million records"),
         View(metric="worker_rss_mb", title="Largest Python worker, MB (peak of resident memory)"),
+    ),
+    "fair": (
+        View(
+            metric="records_per_s",
+            title="Records/s over Spark's own source and sink",
+            ratios=((FAIR, DEFAULTS), (FAIR, FAIR_TUNED), (FAIR_ONCE, FAIR_TUNED)),
+            only_ratios=True,
+        ),
     ),
     "levers": (
         View(
@@ -236,7 +250,17 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="jvm_cpu_s", title="CPU seconds of Spark's JVM per million records"),
         View(metric="python_cpu_s", title="CPU seconds of Python workers per million records"),
         View(metric="worker_rss_mb", title="Largest Python worker, MB"),
+        View(metric="workers_mb", title="Python workers of all applications, MB"),
+        View(metric="jvm_rss_mb", title="Largest JVM, MB"),
+        View(metric="jvms_mb", title="JVMs of all applications, MB"),
+        View(metric="driver_rss_mb", title="Largest Python driver, MB"),
+        View(metric="source_rss_mb", title="Largest source process, MB"),
+        View(metric="commit_p50_s", title="From the last data file of a batch until the table has it, p50, s"),
+        View(metric="commit_p99_s", title="  p99, s"),
         View(metric="commit_s", title="A commit, with the look at the table, mean, s"),
+        View(metric="landed_p50_s", title="  p50, s"),
+        View(metric="landed_p99_s", title="  p99, s"),
+        View(metric="conflicts", title="Commits of landing that another commit made void"),
     ),
     "where": (
         View(
@@ -289,8 +313,9 @@ def tables(result: Result) -> list[Table]:
         arms = [arm for arm in _arms(result) if any(_known(cell, arm, view) for cell in result.cells)]
         if not arms:
             continue
-        rows = [_row(cell, arms, view) for cell in result.cells]
-        made.append(Table(title=view.title, header=["", *arms], rows=_filled(rows)))
+        if not view.only_ratios:
+            rows = [_row(cell, arms, view) for cell in result.cells]
+            made.append(Table(title=view.title, header=["", *arms], rows=_filled(rows)))
         pairs = [(a, b) for a, b in view.ratios if a in arms and b in arms]
         if pairs:
             title = f"Ratios of: {view.title}"
