@@ -1,10 +1,12 @@
 """A Spark application that reads into the ``noop`` sink: ``python -m benchmarks.application SETTINGS``.
 
-The settings are a JSON object with ``name``, ``cores``, ``source``, ``options`` and ``checkpoint``.  When the query
-runs, the application prints a JSON object with ``started``, the time just before ``start()``.  Then it prints one for
-each batch with rows, with ``end`` and ``rows``.  Times are in seconds since 1970.  It stops at the end of its input.
+The settings are a JSON object with ``name``, ``cores``, ``source``, ``options``, ``eventLog`` and ``checkpoint``.
+When the query runs, the application prints a JSON object with ``started``, the time just before ``start()``.  Then it
+prints one for each batch with rows, with ``end`` and ``rows``.  Times are in seconds since 1970.  It stops at the end
+of its input.
 
-`Application` is the other side: it runs such an application, and reads what it prints.
+`Application` is the other side: it runs such an application, or one of another module that does the same, and reads
+what it prints.
 """
 
 from __future__ import annotations
@@ -17,36 +19,46 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import pyspark_kafka_group
 from benchmarks.queries import batches_of, progress_of
 from benchmarks.spark_jars import builtin_source_jars
 from benchmarks.views import OURS
+from integration.pipelines import owned_after, read_events
 
 
 class Application:
-    """An application with one query, in separate processes."""
+    """An application with one query, in separate processes.
 
-    def __init__(self, name: str, source: str, cores: int, options: Mapping[str, str], folder: Path) -> None:
+    Parameters
+    ----------
+    name : str
+        Its name.
+    folder : Path
+        Where its checkpoint and its event log are.
+    settings : mapping
+        The other settings of the module.
+    module : str
+        The module that it runs.
+    """
+
+    def __init__(
+        self, name: str, folder: Path, settings: Mapping[str, Any], module: str = "benchmarks.application"
+    ) -> None:
         self.event_log = folder / f"{name}.jsonl"
         self.rows = 0
+        self.batches: list[dict[str, Any]] = []
         self.started_at = self.first_at = self.ended_at = 0.0
-        given = {**options, "eventLog": str(self.event_log)} if source == OURS else options
-        settings = {
-            "name": name,
-            "cores": cores,
-            "source": source,
-            "options": given,
-            "checkpoint": str(folder / f"{name}.checkpoint"),
-        }
+        places = {"eventLog": str(self.event_log), "checkpoint": str(folder / f"{name}.checkpoint")}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.application", json.dumps(settings)],
+            [sys.executable, "-m", module, json.dumps({**settings, "name": name, **places})],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -71,6 +83,7 @@ class Application:
         if said is None:
             raise RuntimeError("an application has ended; see the log")
         if "rows" in said:
+            self.batches.append(said)
             self.rows += said["rows"]
             self.first_at = self.first_at or said["end"]
             self.ended_at = max(self.ended_at, said["end"])
@@ -99,6 +112,28 @@ class Application:
             self._process.wait()
 
 
+def wait_until(condition: Callable[[], object], deadline: float, what: str) -> None:
+    """Wait until ``condition()`` is true, or raise an error after the deadline (``time.monotonic()``)."""
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not in time: {what}")
+        time.sleep(0.05)
+
+
+def rows_of(applications: Sequence[Application]) -> int:
+    """Return the rows of all applications until now."""
+    for one in applications:
+        while one.take(0):
+            pass
+    return sum(one.rows for one in applications)
+
+
+def settled(applications: Sequence[Application], partitions: int) -> bool:
+    """Return whether the applications of a group have equal shares of a topic."""
+    shares = [len(owned_after(read_events(one.event_log))) for one in applications]
+    return sum(shares) == partitions and max(shares) - min(shares) <= 1
+
+
 def main(given: str) -> None:
     """Read until standard input ends."""
     settings = json.loads(given)
@@ -117,9 +152,31 @@ def main(given: str) -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    stream = spark.readStream.format(settings["source"]).options(**settings["options"]).load()
+    ours = settings["source"] == OURS
+    options = {**settings["options"], **({"eventLog": settings["eventLog"]} if ours else {})}
+    stream = spark.readStream.format(settings["source"]).options(**options).load()
     started = time.time()
     query = stream.writeStream.format("noop").option("checkpointLocation", settings["checkpoint"]).start()
+    follow(query, started, lambda: [{"end": batch.end, "rows": batch.rows} for batch in batches_of(progress_of(query))])
+    if ours:
+        pyspark_kafka_group.stop(query)
+    else:
+        query.stop()
+    spark.stop()
+
+
+def follow(query: StreamingQuery, started: float, batches: Callable[[], Sequence[Mapping[str, float]]]) -> None:
+    """Print the batches of a query until standard input ends.
+
+    Parameters
+    ----------
+    query : StreamingQuery
+        The query.
+    started : float
+        When it was started.
+    batches : callable
+        Returns the batches until now, in order.
+    """
     print(json.dumps({"started": started}), flush=True)
     over = threading.Event()
 
@@ -133,15 +190,10 @@ def main(given: str) -> None:
         problem = query.exception()
         if problem is not None:
             raise problem
-        found = batches_of(progress_of(query))
+        found = batches()
         for batch in found[told:]:
-            print(json.dumps({"end": batch.end, "rows": batch.rows}), flush=True)
+            print(json.dumps(batch), flush=True)
         told = len(found)
-    if settings["source"] == OURS:
-        pyspark_kafka_group.stop(query)
-    else:
-        query.stop()
-    spark.stop()
 
 
 if __name__ == "__main__":

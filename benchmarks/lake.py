@@ -34,5 +34,5 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
     result.notes.append("all writers are threads of one application, on the same two cores")
     with postgres_from_environment() as database:
         measure_lakes(
-            args.formats, "benchmarks.lake_writes", options, result, say, variables={"DATABASE_URL": database}
+            args.formats, ["benchmarks.lake_writes"], options, result, say, variables={"DATABASE_URL": database}
         )

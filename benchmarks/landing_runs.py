@@ -10,48 +10,37 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from deltalake import DeltaTable
-from pyiceberg.catalog import load_catalog
-from pyspark.sql import DataFrame
-from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.streaming.readwriter import DataStreamWriter
+from typing import Any, NamedTuple
 
 from benchmarks.environment import Bench, bench
 from benchmarks.formats import AVRO, avro_values, load_values
+from benchmarks.landing_tables import (
+    ARMS,
+    BYTES,
+    PARTITIONS,
+    TYPED,
+    Case,
+    Table,
+    commit_figures,
+    commit_s,
+    count,
+    data_times,
+    landed_figures,
+)
 from benchmarks.other_spark import tell
 from benchmarks.processes import Part, Watch
-from benchmarks.queries import TUNING, batches_of, progress_of, rotated
+from benchmarks.queries import batches_of, progress_of, rotated
 from benchmarks.records import Shape, load
-from benchmarks.views import APPEND, APPEND_TUNED, LAKE_TABLE, LANDING
-from integration.compatibility.lake_writer import FORMAT, create, settings
-from pyspark_kafka_group.landing import DeltaLanding, IcebergLanding
-from pyspark_kafka_group.landing.landing import Landing
-from pyspark_kafka_group.stores import LakeTable
+from benchmarks.views import LANDING
+from integration.compatibility.lake_writer import FORMAT, settings
 
-ARMS = (APPEND_TUNED, APPEND, LAKE_TABLE, LANDING)
-
-_AVRO = "Avro"
-_BYTES = {"100 B": 100, "1 kB": 1000}
-_TYPED = {"valueFormat": "avro", "valueSchema": json.dumps(AVRO)}
-_PARTITIONS = 8
+_SMALL_BATCH = 25_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
-    """A topic to copy."""
-
-    topic: str
-    kind: str
+class _Topic(NamedTuple):
+    case: Case
     records: int
-    batches: int
-
-    @property
-    def per_batch(self) -> int:
-        return -(-self.records // self.batches)
 
 
 def main() -> None:
@@ -63,139 +52,71 @@ def main() -> None:
     ):
         folder = Path(name)
         for kind in options["kinds"]:
-            records = options["records"] * 100 // _BYTES.get(kind, 100)
-            case = _Case(topic=_topic(place, kind, records), kind=kind, records=records, batches=options["batches"])
-            cell, factors = f"{FORMAT}, {kind}", {"format": FORMAT, "kind": kind}
+            records = options["records"] * 100 // BYTES.get(kind, 100)
+            topic = _filled(place, kind, records, options["batches"])
             for repetition in range(options["repetitions"]):
-                for arm in rotated(ARMS, repetition):
-                    tell(cell, factors, arm, _run(place, case, arm, _Table.new(place, folder, arm, case)))
-            if kind == next(iter(_BYTES)) and options["large"]:
-                _measure_large(place, case, folder, options)
-            place.kafka.delete_topic(case.topic)
+                _measure_arms(place, topic, folder, kind, repetition)
+            if kind == next(iter(BYTES)) and options["large"]:
+                _measure_large(place, topic, folder, options)
+            place.kafka.delete_topic(topic.case.topic)
+        if options["commits"]:
+            kind, batches = next(iter(BYTES)), options["commits"] + 1  # the first one is not measured
+            topic = _filled(place, kind, batches * _SMALL_BATCH, batches)
+            _measure_arms(place, topic, folder, f"{kind}, batches of {_SMALL_BATCH:,}", 0)
 
 
-def _measure_large(place: Bench, case: _Case, folder: Path, options: Mapping[str, Any]) -> None:
+def _measure_arms(place: Bench, topic: _Topic, folder: Path, name: str, repetition: int) -> None:
+    factors = {"format": FORMAT, "kind": topic.case.kind, "per_batch": topic.case.per_batch}
+    for arm in rotated(ARMS, repetition):
+        tell(f"{FORMAT}, {name}", factors, arm, _run(place, topic, folder, arm, _new_name()))
+
+
+def _measure_large(place: Bench, topic: _Topic, folder: Path, options: Mapping[str, Any]) -> None:
     """Land into a table with many rows of another topic."""
-    rows = options["large"]
-    other = _Case(topic=_topic(place, case.kind, rows), kind=case.kind, records=rows, batches=options["batches"])
-    table = _Table.new(place, folder, LANDING, case)
-    _run(place, other, LANDING, table)
-    place.kafka.delete_topic(other.topic)
-    factors = {"format": FORMAT, "kind": case.kind, "rows": rows}
-    tell(
-        f"{FORMAT}, {case.kind}, a table of {rows:,} rows",
-        factors,
-        LANDING,
-        _run(place, case, LANDING, table),
-    )
+    rows, kind, name = options["large"], topic.case.kind, _new_name()
+    other = _filled(place, kind, rows, options["batches"])
+    _run(place, other, folder, LANDING, name)
+    place.kafka.delete_topic(other.case.topic)
+    factors = {"format": FORMAT, "kind": kind, "rows": rows}
+    measured = _run(place, topic, folder, LANDING, name)
+    tell(f"{FORMAT}, {kind}, a table of {rows:,} rows", factors, LANDING, measured)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Table:
-    """A table of one arm: its name, its folder, and how to land into it."""
-
-    name: str
-    path: Path
-    landing: Landing | None = None
-
-    @classmethod
-    def new(cls, place: Bench, folder: Path, arm: str, case: _Case) -> _Table:
-        short = f"t{uuid.uuid4().hex[:8]}"
-        path = folder / short
-        if arm == LANDING:
-            landing = DeltaLanding(str(path)) if FORMAT == "delta" else IcebergLanding(f"db.{short}", _catalog(folder))
-            return cls(name=f"db.{short}", path=path, landing=landing)
-        rows = _rows(place, arm, case)
-        columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in rows.schema)
-        return cls(name=create(place.spark, folder, short, columns), path=path)
-
-    @property
-    def seconds(self) -> float:
-        """The time of all commits until now."""
-        return 0.0 if self.landing is None else self.landing.total.seconds
-
-    def rows(self, place: Bench) -> int:
-        if self.landing is not None and not self.landing.total.records:
-            return 0  # it does not exist yet
-        if FORMAT == "delta":
-            return DeltaTable(self.path).count()
-        if self.landing is not None:
-            return load_catalog("default", **_catalog(self.path.parent)).load_table(self.name).scan().count()
-        place.spark.catalog.refreshTable(self.name)
-        return place.spark.table(self.name).count()
+def _new_name() -> str:
+    return f"t{uuid.uuid4().hex[:8]}"
 
 
-def _topic(place: Bench, kind: str, records: int) -> str:
-    topic = place.topic(_PARTITIONS)
-    if kind == _AVRO:
+def _filled(place: Bench, kind: str, records: int, batches: int) -> _Topic:
+    topic = place.topic(PARTITIONS)
+    if kind == TYPED:
         load_values(place.servers, topic, avro_values(AVRO), records)
     else:
-        shape = Shape(value_size=_BYTES[kind])
-        load(place.servers, topic, shape=shape, partitions=_PARTITIONS, records=records)
-    return topic
+        load(place.servers, topic, shape=Shape(value_size=BYTES[kind]), partitions=PARTITIONS, records=records)
+    return _Topic(Case(servers=place.servers, topic=topic, kind=kind, per_batch=-(-records // batches)), records)
 
 
-def _options(place: Bench, case: _Case) -> dict[str, str]:
-    return {
-        "kafka.bootstrap.servers": place.servers,
-        "subscribe": case.topic,
-        "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": str(case.per_batch),
-    }
-
-
-def _ours(place: Bench, case: _Case) -> dict[str, str]:
-    typed = _TYPED if case.kind == _AVRO else {}
-    return {**_options(place, case), **typed, "kafka.group.id": uuid.uuid4().hex}
-
-
-def _rows(place: Bench, arm: str, case: _Case) -> DataFrame:
-    if arm != APPEND_TUNED:
-        return place.spark.readStream.format("kafka-group").options(**_ours(place, case)).load()
-    rows = place.spark.readStream.format("kafka").options(**_options(place, case), **TUNING).load()
-    return rows.withColumn("value", from_avro("value", json.dumps(AVRO))) if case.kind == _AVRO else rows
-
-
-def _run(place: Bench, case: _Case, arm: str, table: _Table) -> dict[str, float]:
+def _run(place: Bench, topic: _Topic, folder: Path, arm: str, name: str) -> dict[str, float | None]:
     """Copy the topic, and return the figures of all batches but the first."""
-    before, committed_s = table.rows(place), table.seconds
+    case, before = topic.case, count(folder, name)
+    table = Table(place.spark, folder, arm, case, name)
     with Watch() as watch:
-        writer = _writer(place, case, arm, table).option("checkpointLocation", place.checkpoint())
-        query = writer.start()
+        query = table.writer(case).option("checkpointLocation", place.checkpoint()).start()
         query.processAllAvailable()  # PySpark 4.1, for Iceberg, has no availableNow for Python sources
         query.stop()
         found = [batch for batch in batches_of(progress_of(query)) if batch.add_batch_s > 0][1:]
-        measured = case.records - case.per_batch
-        if (count := table.rows(place) - before) != case.records:
-            raise RuntimeError(f"{arm} has written {count} rows of {case.records} records")
-        lasted_s = sum(batch.trigger_s for batch in found)
+        measured = topic.records - case.per_batch
+        if (rows := count(folder, name) - before) != topic.records:
+            raise RuntimeError(f"{arm} has written {rows} rows of {topic.records} records")
+        times = data_times(folder)
         begin, end = found[0].begin, found[-1].end
-        commits = {} if table.landing is None else {"commit_s": (table.seconds - committed_s) / case.batches}
         return {
-            **commits,
-            "records_per_s": measured / lasted_s,
+            "records_per_s": measured / sum(batch.trigger_s for batch in found),
             "jvm_cpu_s": watch.cpu_s(Part.JVM, begin, end) / measured * 1e6,
             "python_cpu_s": watch.cpu_s(Part.WORKER, begin, end) / measured * 1e6,
             "worker_rss_mb": watch.largest_worker_mb(begin, end),
+            **commit_figures("commit", [s for batch in found if (s := commit_s(batch, times)) is not None]),
+            **landed_figures([commit.landed.seconds for commit in table.commits[1:]]),
         }
-
-
-def _writer(place: Bench, case: _Case, arm: str, table: _Table) -> DataStreamWriter:
-    if table.landing is not None:
-        return table.landing.stream(place.spark, _ours(place, case))
-    rows = _rows(place, arm, case)
-    if arm == LAKE_TABLE:
-        target = LakeTable(table.name)
-        return rows.writeStream.foreachBatch(lambda batch, number: _take(target.write(batch, number)))
-    return rows.writeStream.format(FORMAT).option("path", str(table.path) if FORMAT == "delta" else table.name)
-
-
-def _take(_found: object) -> None:
-    """Drop a result."""
-
-
-def _catalog(folder: Path) -> dict[str, str]:
-    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/landed"}
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ LAKES = ("delta", "iceberg")
 
 def measure_lakes(
     formats: Iterable[str],
-    module: str,
+    modules: Iterable[str],
     options: Mapping[str, Any],
     result: Result,
     say: Say,
@@ -27,14 +27,14 @@ def measure_lakes(
     extras: str = "",
     variables: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a module in the environment of each format, and add what it prints to the result.
+    """Run modules in the environment of each format, and add what they print to the result.
 
     Parameters
     ----------
     formats : iterable of str
-        Of `LAKES`.
-    module : str
-        The module.  It gets the options as JSON, and calls :func:`tell` for each measurement.
+        Of `LAKES`, or with a catalog, such as ``iceberg-jdbc``: a row ``lake-...`` of `integration.compatibility`.
+    modules : iterable of str
+        The modules.  They get the options as JSON, and call :func:`tell` for each measurement.
     options : mapping
         The options.
     result : Result
@@ -49,7 +49,7 @@ def measure_lakes(
     Raises
     ------
     RuntimeError
-        If the module fails.
+        If a module fails.
     """
     built = wheel()
     cells: dict[str, Cell] = {}
@@ -58,20 +58,23 @@ def measure_lakes(
             continue
         say(f"preparing {row.name}")
         python = str(environment(replace(row, extras=f"{row.extras}{extras and ','}{extras}"), built))
-        environ = {**os.environ, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, **(variables or {})}
-        command = [python, "-m", module, json.dumps(options)]
-        with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True) as process:
-            for line in process.stdout or ():
-                if not line.startswith("{"):
-                    continue
-                found = json.loads(line)
-                if found["cell"] not in cells:
-                    cells[found["cell"]] = Cell(name=found["cell"], factors=found["factors"])
-                    result.cells.append(cells[found["cell"]])
-                cells[found["cell"]].add(found["arm"], found["metrics"])
-                say(f"{found['cell']}, {found['arm']}: {found['metrics']}")
-        if process.returncode:
-            raise RuntimeError(f"{row.name} ended with {process.returncode}: look into the log")
+        environ = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, **row.variables, **(variables or {})}
+        for module in modules:
+            command = [python, "-m", module, json.dumps(options)]
+            with subprocess.Popen(
+                command, cwd=ROOT, env={**os.environ, **environ}, stdout=subprocess.PIPE, text=True
+            ) as process:
+                for line in process.stdout or ():
+                    if not line.startswith("{"):
+                        continue
+                    found = json.loads(line)
+                    if found["cell"] not in cells:
+                        cells[found["cell"]] = Cell(name=found["cell"], factors=found["factors"])
+                        result.cells.append(cells[found["cell"]])
+                    cells[found["cell"]].add(found["arm"], found["metrics"])
+                    say(f"{found['cell']}, {found['arm']}: {found['metrics']}")
+            if process.returncode:
+                raise RuntimeError(f"{module} with {row.name} ended with {process.returncode}: look into the log")
 
 
 def tell(cell: str, factors: Mapping[str, Any], arm: str, metrics: Mapping[str, float | None]) -> None:

@@ -13,11 +13,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import psutil
 
 from benchmarks.samples import interpolate
+
+APPLICATIONS = ("benchmarks.application", "benchmarks.landing_application")
+"""The modules that are applications."""
 
 
 class Part(Enum):
@@ -26,6 +29,7 @@ class Part(Enum):
     JVM = "jvm"  # Spark's driver and executor
     SOURCE = "source"  # with the member of the group
     WORKER = "worker"  # executors' Python, with the daemon that forks it
+    DRIVER = "driver"  # the Python of an application that a benchmark starts
     BROKER = "broker"
 
 
@@ -57,6 +61,8 @@ def part_of(command: Sequence[str]) -> Part | None:
         return Part.SOURCE
     if "pyspark.daemon" in line or "pyspark/daemon" in line:
         return Part.WORKER
+    if any(name in command for name in APPLICATIONS):
+        return Part.DRIVER
     if "kafka.Kafka" in line and "-cp" in command:
         # The broker's guard process also matches, because its arguments contain this command line.  It uses no CPU.
         return Part.BROKER
@@ -108,6 +114,21 @@ def resident_mb(pid: int) -> float:
     return 0.0
 
 
+class Memory(NamedTuple):
+    """Resident memory of all processes of a role, in MB.
+
+    Attributes
+    ----------
+    all_mb : float
+        The sum.  Pages that processes share count for each of them.
+    largest_mb : float
+        The memory of the largest process.
+    """
+
+    all_mb: float
+    largest_mb: float
+
+
 @dataclass(slots=True)
 class _History:
     samples: list[tuple[float, float]] = field(default_factory=list)
@@ -124,7 +145,7 @@ class _History:
 
 
 class Watch:
-    """Samples CPU times and the memory of Python workers while its ``with`` block runs.
+    """Samples CPU times and memory while its ``with`` block runs.
 
     Parameters
     ----------
@@ -135,7 +156,7 @@ class Watch:
     def __init__(self, pause_s: float = 0.25) -> None:
         self._pause_s = pause_s
         self._histories = {part: _History() for part in Part}
-        self._peaks: list[tuple[float, float]] = []
+        self._memory: list[tuple[float, dict[Part, Memory]]] = []
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
@@ -155,7 +176,14 @@ class Watch:
 
     def largest_worker_mb(self, begin: float, end: float) -> float:
         """Return the resident memory of the largest Python worker between two times."""
-        return max((mb for at, mb in self._peaks if begin <= at <= end), default=0.0)
+        return self.peak(Part.WORKER, begin, end).largest_mb
+
+    def peak(self, part: Part, begin: float, end: float) -> Memory:
+        """Return the largest sum, and the largest process, of a role between two times."""
+        found = [memory[part] for at, memory in self._memory if begin <= at <= end]
+        return Memory(
+            max((one.all_mb for one in found), default=0.0), max((one.largest_mb for one in found), default=0.0)
+        )
 
     def _run(self) -> None:
         while True:
@@ -169,4 +197,8 @@ class Watch:
         now = time.time()
         for part, history in self._histories.items():
             history.note(now, {process.pid: process.cpu_s for process in found if process.part is part})
-        self._peaks.append((now, max((resident_mb(p.pid) for p in found if p.part is Part.WORKER), default=0.0)))
+        sizes: dict[Part, list[float]] = {part: [] for part in Part}
+        for process in found:
+            sizes[process.part].append(resident_mb(process.pid))
+        memory = {part: Memory(sum(each), max(each, default=0.0)) for part, each in sizes.items()}
+        self._memory.append((now, memory))

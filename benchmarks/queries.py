@@ -72,6 +72,11 @@ class Batch:
         """End of the batch, in seconds since 1970."""
         return self.begin + self.trigger_s
 
+    @property
+    def written(self) -> float:
+        """End of the sink's work, before Spark's own commit, in seconds since 1970."""
+        return self.end - self.durations_ms.get("commitOffsets", 0) / 1000
+
 
 def batches_of(progress: Sequence[str]) -> list[Batch]:
     """Return the batches with records from progress events in JSON, in order."""

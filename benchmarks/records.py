@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
 
 # The size of the pool of values: larger than a compressor's window for one batch, but small enough that Python does not
 # take seconds to make it.
@@ -16,6 +20,7 @@ _WORDS = ("order", "created", "paid", "shipped", "customer", "amount", "EUR", "w
 
 _PER_CALL = 10_000
 _FLUSH_S = 120.0
+_TRANSACTION_TIMEOUT_MS = 900_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +70,19 @@ def _text(dice: random.Random, size: int) -> bytes:
     return text[:size]
 
 
-def load(servers: str, topic: str, *, shape: Shape, partitions: int, records: int, codec: str = "none") -> None:
+def load(
+    servers: str,
+    topic: str,
+    *,
+    shape: Shape,
+    partitions: int,
+    records: int,
+    codec: str = "none",
+    transactional_id: str | None = None,
+) -> Producer:
     """Produce records, spread evenly over the partitions, and wait until all are delivered.
+
+    Return the producer.  With a transactional id, its transaction is open.
 
     Parameters
     ----------
@@ -80,12 +96,18 @@ def load(servers: str, topic: str, *, shape: Shape, partitions: int, records: in
         Number of records.
     codec : str
         ``none``, ``lz4``, ``zstd``, ...
+    transactional_id : str, optional
+        Produce within a transaction.
     """
     from confluent_kafka import Producer
 
     failed: list[str] = []
+    delivery: dict[str, Any] = {"acks": "1"}
+    if transactional_id is not None:
+        delivery = {"transactional.id": transactional_id, "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS}
     producer = Producer(
         {
+            **delivery,
             "bootstrap.servers": servers,
             "compression.codec": codec,
             "linger.ms": 50,
@@ -95,9 +117,11 @@ def load(servers: str, topic: str, *, shape: Shape, partitions: int, records: in
             "queue.buffering.max.kbytes": 256 * 1024,
             "delivery.report.only.error": True,
             "on_delivery": lambda error, _message: failed.append(str(error)) if error else None,
-            "acks": "1",
         }
     )
+    if transactional_id is not None:
+        producer.init_transactions(60)
+        producer.begin_transaction()
     values = shape.values()
     keys = [shape.key(n) for n in range(len(values))]
     headers = shape.header_list() or None
@@ -120,3 +144,4 @@ def load(servers: str, topic: str, *, shape: Shape, partitions: int, records: in
         producer.poll(0)
     if producer.flush(_FLUSH_S) or failed:
         raise RuntimeError(f"not all records of {topic} were delivered: {failed[:3]}")
+    return producer

@@ -17,13 +17,13 @@ import contextlib
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
 
-from benchmarks.application import Application
+from benchmarks.application import Application, rows_of, settled, wait_until
 from benchmarks.environment import BenchmarkKafka, Say
 from benchmarks.queries import PATIENCE_S, rotated
 from benchmarks.results import Cell, Result
@@ -32,7 +32,6 @@ from integration.cluster import Stream
 from integration.hand_overs import hand_overs, pauses, percentile
 from integration.oracles import Member
 from integration.pipelines import Application as Pipeline
-from integration.pipelines import owned_after, read_events
 
 ARMS = (OURS, BUILTIN)
 
@@ -103,22 +102,23 @@ def _throughput(
     if arm == OURS:
         options["kafka.group.id"] = name
     with contextlib.ExitStack() as stack:
-        readers = [Application(f"{name}-{n}", arm, cores, options, folder) for n in range(number)]
+        settings = {"source": arm, "cores": cores, "options": options}
+        readers = [Application(f"{name}-{n}", folder, settings) for n in range(number)]
         for reader in readers:
             stack.callback(reader.close)
         deadline = time.monotonic() + PATIENCE_S
         for reader in readers:
-            _until(lambda reader=reader: reader.take(1.0), deadline, "an application is up")  # type: ignore[misc]
+            wait_until(lambda reader=reader: reader.take(1.0), deadline, "an application is up")  # type: ignore[misc]
         if arm == OURS:
-            _until(lambda: _settled(readers, args.partitions), deadline, "each application has its share")
+            wait_until(lambda: settled(readers, args.partitions), deadline, "each application has its share")
         first.commit_transaction(60)
-        _until(lambda: _read(readers) >= args.warm_up, deadline, f"{arm} is warm")
+        wait_until(lambda: rows_of(readers) >= args.warm_up, deadline, f"{arm} is warm")
         for reader in readers:
             reader.rows = 0
         time.sleep(_REST_S)
         cpu_s, begin = sum(reader.cpu_s for reader in readers), time.time()
         rest.commit_transaction(60)
-        _until(lambda: _read(readers) >= args.records, deadline + PATIENCE_S, f"{arm} has read the topic")
+        wait_until(lambda: rows_of(readers) >= args.records, deadline + PATIENCE_S, f"{arm} has read the topic")
         took_s = max(reader.ended_at for reader in readers) - begin
         cpu_s = sum(reader.cpu_s for reader in readers) - cpu_s
         shares = [reader.rows for reader in readers]
@@ -128,25 +128,6 @@ def _throughput(
         "cpu_s": 1e6 * cpu_s / args.records,
         "least_share": min(shares) * len(shares) / args.records,
     }
-
-
-def _read(readers: Sequence[Application]) -> int:
-    for reader in readers:
-        while reader.take(0):
-            pass
-    return sum(reader.rows for reader in readers)
-
-
-def _until(condition: Callable[[], object], deadline: float, what: str) -> None:
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not in time: {what}")
-        time.sleep(0.05)
-
-
-def _settled(readers: Sequence[Application], partitions: int) -> bool:
-    shares = [len(owned_after(read_events(reader.event_log))) for reader in readers]
-    return sum(shares) == partitions and max(shares) - min(shares) <= 1
 
 
 def _filled(servers: str, transactional_id: str, topic: str, partitions: int, records: int) -> Producer:
@@ -204,9 +185,9 @@ def _pauses(kafka: BenchmarkKafka, folder: Path, args: argparse.Namespace, say: 
             while len(running) > count:
                 running.pop().stop()
             deadline = time.monotonic() + PATIENCE_S
-            _until(lambda: _shared(running, args.partitions), deadline, f"{count} applications share the topic")
+            wait_until(lambda: _shared(running, args.partitions), deadline, f"{count} applications share the topic")
             since = time.time()
-            _until(lambda since=since: _all_write(running, since), deadline, f"all {count} write")  # type: ignore[misc]
+            wait_until(lambda since=since: _all_write(running, since), deadline, f"all {count} write")  # type: ignore[misc]
             time.sleep(_REST_S)
             say(f"{count} applications share the topic")
         stream.close()

@@ -100,7 +100,7 @@ def _first_batch_s(place: Bench, arm: str, topic: str) -> float:
     if source == OURS:
         given["kafka.group.id"] = f"bench-{uuid.uuid4().hex[:8]}"
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder, contextlib.ExitStack() as stack:
-        application = Application("start", source, 2, given, Path(folder))
+        application = Application("start", Path(folder), {"source": source, "cores": 2, "options": given})
         stack.callback(application.close)
         deadline = time.monotonic() + PATIENCE_S
         while not application.first_at:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -48,6 +49,7 @@ def test_descendants_are_found_and_ended_children_of_workers_count(
         ("python3 -m pyspark.daemon pyspark.worker", Part.WORKER),
         ("python3 pyspark/sql/streaming/python_streaming_source_runner.py", Part.SOURCE),
         ("java -Xmx1g -cp a.jar kafka.Kafka server.properties", Part.BROKER),
+        ("python3 -m benchmarks.landing_application {}", Part.DRIVER),
         ("python3 -m benchmarks throughput", None),
     ],
 )
@@ -61,6 +63,44 @@ def test_a_watch_without_processes_counts_nothing() -> None:
         pass
     assert watch.cpu_s(Part.JVM, begin, time.time()) == 0.0
     assert watch.largest_worker_mb(begin, time.time()) == 0.0
+
+
+def test_a_watch_knows_the_memory_of_all_processes_of_a_role_and_of_the_largest() -> None:
+    arguments = [
+        sys.executable,
+        "-S",
+        "-c",
+        "print(flush=True); block = b'x' * int(input()); input()",
+        "pyspark.daemon",
+    ]
+    with contextlib.ExitStack() as stack:
+        sizes = [1, 64_000_000]
+        children = [
+            stack.enter_context(subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            for _ in sizes
+        ]
+        for child, size in zip(children, sizes, strict=True):
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdout.readline()
+            child.stdin.write(f"{size}\n")
+            child.stdin.flush()
+        begin = time.time()
+        with Watch(pause_s=0.01) as watch:
+            _until_large(children[1].pid)
+        found = watch.peak(Part.WORKER, begin, time.time())
+        for child in children:
+            child.communicate("\n", timeout=30)
+    assert found.largest_mb >= 64
+    assert found.all_mb > found.largest_mb
+    assert watch.largest_worker_mb(begin, time.time()) == found.largest_mb
+    assert watch.peak(Part.JVM, begin, time.time()) == (0.0, 0.0)
+
+
+def _until_large(pid: int) -> None:
+    deadline = time.monotonic() + 30
+    while resident_mb(pid) < 64 and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def test_a_peak_of_memory_can_begin_anew() -> None:
