@@ -6,15 +6,14 @@ import math
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
+from unittest.mock import MagicMock
 
-from confluent_kafka import KafkaError
-
-from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.reading.direct_client import DirectClient
-from pyspark_kafka_group.reading.reader_client import Polled, ReaderClient, Records
+from pyspark_kafka_group.reading.reader_client import ReaderClient, Records
 from pyspark_kafka_group.reading.reader_config import direct_settings, reader_config
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
@@ -56,6 +55,43 @@ class Answer:
     records: bytes = b""
     throttle_ms: int = 0
     read_from: int = protocol.NOBODY
+
+
+class Fetched(NamedTuple):
+    """One partition in a request to fetch."""
+
+    tp: TopicPartition
+    offset: int
+    most_bytes: int
+
+
+def fetched_partitions(body: bytes) -> Iterator[Fetched]:
+    """Yield the partitions of a request to fetch."""
+    at = struct.calcsize(">iiiibiii")
+    for _ in range(struct.unpack_from(">i", body, at - 4)[0]):
+        size = struct.unpack_from(">h", body, at)[0]
+        topic = body[at + 2 : at + 2 + size].decode()
+        count = struct.unpack_from(">i", body, at + 2 + size)[0]
+        at += 6 + size
+        for _ in range(count):
+            partition, _, offset, _, most_bytes = struct.unpack_from(">iiqqi", body, at)
+            at += struct.calcsize(">iiqqi")
+            yield Fetched(TopicPartition(topic, partition), offset, most_bytes)
+
+
+def fetch_answer(found: Sequence[tuple[TopicPartition, Answer]], *, with_rack: bool = False) -> bytes:
+    """Return the answer to a request to fetch these partitions."""
+    throttle_ms = max(answer.throttle_ms for _, answer in found)
+    if throttle_ms:  # like Kafka, which sends no records in such an answer
+        return struct.pack(">ihii", throttle_ms, 0, 0, 0)
+    out = struct.pack(">ihii", 0, 0, 0, len(found))
+    for tp, answer in found:
+        ends = (answer.log_end, answer.log_end, 0, len(answer.aborted) // 2)
+        out += text(tp.topic) + struct.pack(">iihqqqi", 1, tp.partition, answer.error, *ends)
+        out += struct.pack(f">{len(answer.aborted)}q", *answer.aborted)
+        out += struct.pack(">i", answer.read_from) if with_rack else b""
+        out += struct.pack(">i", len(answer.records)) + answer.records
+    return out
 
 
 class Cluster:
@@ -109,34 +145,14 @@ class Cluster:
             # The last string, whatever its length.
             sizes = (size for size in range(len(body)) if body[len(body) - size - 2 :].startswith(_INT16.pack(size)))
             rack = body[len(body) - next(sizes) :].decode()
-        _, wait_ms, _, _, _, _, _, topics = struct.unpack_from(">iiiibiii", body)
-        at = struct.calcsize(">iiiibiii")
-        answers = []
-        for _ in range(topics):
-            size = struct.unpack_from(">h", body, at)[0]
-            topic = body[at + 2 : at + 2 + size].decode()
-            count = struct.unpack_from(">i", body, at + 2 + size)[0]
-            at += 6 + size
-            for _ in range(count):
-                partition, _, offset, _, most_bytes = struct.unpack_from(">iiqqi", body, at)
-                at += struct.calcsize(">iiqqi")
-                tp = TopicPartition(topic, partition)
-                asked = Asked(at=address, tp=tp, offset=offset, wait_ms=wait_ms, most_bytes=most_bytes, rack=rack)
-                with self._lock:
-                    self.asked.append(asked)
-                    answers.append((asked.tp, self.answer(asked)))
-        throttle_ms = max(answer.throttle_ms for _, answer in answers)
-        if throttle_ms:  # like Kafka, which sends no records in such an answer
-            return struct.pack(">ihii", throttle_ms, 0, 0, 0)
-        found = struct.pack(">ihii", 0, 0, 0, len(answers))
-        for tp, answer in answers:
-            aborted = struct.pack(f">{len(answer.aborted)}q", *answer.aborted)
-            found += text(tp.topic) + struct.pack(
-                ">iihqqqi", 1, tp.partition, answer.error, answer.log_end, answer.log_end, 0, len(answer.aborted) // 2
-            )
-            found += aborted + (struct.pack(">i", answer.read_from) if with_rack else b"")
-            found += struct.pack(">i", len(answer.records)) + answer.records
-        return found
+        wait_ms = struct.unpack_from(">ii", body)[1]
+        found = []
+        for tp, offset, most_bytes in fetched_partitions(body):
+            asked = Asked(at=address, tp=tp, offset=offset, wait_ms=wait_ms, most_bytes=most_bytes, rack=rack)
+            with self._lock:
+                self.asked.append(asked)
+                found.append((tp, self.answer(asked)))
+        return fetch_answer(found, with_rack=with_rack)
 
     def metadata(self, body: bytes) -> bytes:
         """Answer with the leader of partition 0 of the first topic in the request, if there is one."""
@@ -195,37 +211,13 @@ class _Connection:
         self._closed = True
 
 
-class Fallback(ReaderClient):
-    """Records the ranges that it gets, and reports all of them as read."""
-
-    def __init__(self) -> None:
-        super().__init__({})
-        self.given: dict[TopicPartition, OffsetRange] = {}
-
-    def assign(self, ranges: Mapping[TopicPartition, OffsetRange], columns: tuple[str, ...]) -> None:
-        self.given.update(ranges)
-
-    def unassign(self, tp: TopicPartition) -> None:
-        pass
-
-    def poll(self, ends: Mapping[TopicPartition, int], wait_s: float) -> Polled:
-        tp, until = next(iter(ends.items()))
-        return Records(tp, None, until)
-
-    def watermarks(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        raise AssertionError("a reading in which nothing is missing asks for no watermarks")
-
-    def partition_error(self, tp: TopicPartition, timeout_s: float) -> KafkaError | None:
-        return None
-
-    def unassign_all(self) -> None:
-        pass
-
-    def discard(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        pass
+def fallback() -> ReaderClient:
+    """Return a client that records its calls, and reports all ranges that it gets as read."""
+    made = MagicMock(spec=ReaderClient, errors={})
+    made.partition_error.return_value = None
+    made.discard.return_value = False
+    made.poll.side_effect = lambda ends, _wait_s: next(Records(tp, None, until) for tp, until in ends.items())
+    return made
 
 
 def log_of(count: int, *, each: int = 10, **fields: Any) -> Cluster:
@@ -242,7 +234,7 @@ def client_of(cluster: Cluster, leaders: LeaderTimings, /, **properties: str) ->
     config = reader_config({"bootstrap.servers": "bootstrap:1", **properties}, "etl")
     settings = direct_settings(config)
     assert settings is not None
-    client = DirectClient(config, settings._replace(leaders=leaders), Fallback)
+    client = DirectClient(config, settings._replace(leaders=leaders), fallback)
     client._fetchers._connect = client._questions.connect = cluster.connect
     return client
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 from pyspark_kafka_group.wire import messages as protocol
-from pyspark_kafka_group.wire.topic_requests import Metadata
+from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata, PartitionMetadata, TopicMetadata
 from pyspark_kafka_group.wire.types import Address
-from tests.connector.reading.scripted_broker import Answer, text
+from tests.connector.reading.scripted_broker import Answer, Fetched, fetch_answer, fetched_partitions
+from tests.wire import answers
 from tests.wire.fake_broker import Asked, FakeBroker
 
 
@@ -20,7 +22,7 @@ class _Leader(FakeBroker):
         self._cluster = cluster
         super().__init__(offered={**dict.fromkeys(protocol.VERSIONS, (0, 99)), Metadata.api.key: (7, 7)})
 
-    def answer_to(self, asked: Asked) -> bytes:
+    def answer_to(self, asked: Asked) -> Any:
         return self._cluster.metadata() if asked.api == Metadata.api.key else self._cluster.fetched(asked.body)
 
 
@@ -75,34 +77,19 @@ class SocketBrokers:
         for broker in self._brokers:
             broker.close()
 
-    def metadata(self) -> bytes:
-        found = struct.pack(">ii", 0, len(self.addresses))
-        for node, (host, port) in enumerate(self.addresses):
-            found += struct.pack(">i", node) + text(host) + struct.pack(">ih", port, -1)
-        found += struct.pack(">hiih", -1, 0, 1, 0) + text(self._topic) + b"\0" + struct.pack(">i", self._partitions)
-        for n in range(self._partitions):
-            found += struct.pack(">hiiiiii", 0, n, n % len(self.addresses), 0, 0, 0, 0)
-        return found
+    def metadata(self) -> Any:
+        count = len(self.addresses)
+        partitions = tuple(PartitionMetadata(n, 0, n % count, 0) for n in range(self._partitions))
+        brokers = dict(enumerate(self.addresses))
+        return answers.metadata(ClusterMetadata(brokers, (TopicMetadata(self._topic, 0, None, partitions),)))
 
     def fetched(self, body: bytes) -> bytes:
-        at = struct.calcsize(">iiiibiii")
-        topics = struct.unpack_from(">i", body, at - 4)[0]
-        answers = b""
-        for _ in range(topics):
-            size = struct.unpack_from(">h", body, at)[0]
-            name = body[at : at + 2 + size]
-            count = struct.unpack_from(">i", body, at + 2 + size)[0]
-            at += 6 + size
-            answers += name + struct.pack(">i", count)
-            for _ in range(count):
-                partition, _, offset, _, _ = struct.unpack_from(">iiqqi", body, at)
-                at += struct.calcsize(">iiqqi")
-                # Deliberate: the checksum does not cover the base offset, so the batch is valid at any offset.
-                records = struct.pack(">q", offset) + self._batch[8:]
-                answer = Answer(log_end=offset + 1_000_000, records=records)
-                answers += struct.pack(">ihqqqi", partition, 0, answer.log_end, answer.log_end, 0, 0)
-                answers += struct.pack(">i", len(answer.records)) + answer.records
-        return struct.pack(">ihii", 0, 0, 0, topics) + answers
+        def answer(asked: Fetched) -> Answer:
+            # Deliberate: the checksum does not cover the base offset, so the batch is valid at any offset.
+            records = struct.pack(">q", asked.offset) + self._batch[8:]
+            return Answer(log_end=asked.offset + 1_000_000, records=records)
+
+        return fetch_answer([(asked.tp, answer(asked)) for asked in fetched_partitions(body)])
 
 
 @contextlib.contextmanager

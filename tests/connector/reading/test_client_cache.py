@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 from confluent_kafka import KafkaError
@@ -90,29 +91,18 @@ def in_child(check: Callable[[], bool]) -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def test_a_returned_consumer_is_lent_again(caches: Caches) -> None:
+def test_a_returned_consumer_is_lent_again_without_its_assignment(caches: Caches) -> None:
     cache = caches()
-    assert lease_once(cache) is lease_once(cache)
+    first = lease_once(cache)
+    assert first.calls == ["unassign"]
+    assert lease_once(cache, dict(reversed(CONFIG.items()))) is first, "in whatever order the properties stand"
 
 
-def test_a_returned_consumer_has_no_assignment(caches: Caches) -> None:
-    assert lease_once(caches()).calls == ["unassign"]
-
-
-def test_two_leases_at_once_never_share(caches: Caches) -> None:
+def test_neither_two_leases_at_once_nor_other_configurations_share(caches: Caches) -> None:
     cache = caches()
-    with cache.lease(CONFIG) as one, cache.lease(CONFIG) as other:
-        assert one is not other
-
-
-def test_configurations_do_not_share(caches: Caches) -> None:
-    cache = caches()
-    assert lease_once(cache, CONFIG) is not lease_once(cache, OTHER_CONFIG)
-
-
-def test_the_order_of_properties_makes_no_other_configuration(caches: Caches) -> None:
-    cache = caches()
-    assert lease_once(cache, CONFIG) is lease_once(cache, dict(reversed(CONFIG.items())))
+    with cache.lease(CONFIG) as one, cache.lease(CONFIG) as other, cache.lease(OTHER_CONFIG) as another:
+        assert len({id(one), id(other), id(another)}) == 3
+    assert lease_once(cache, OTHER_CONFIG) is fake(another)
 
 
 def test_keys_show_nothing_of_the_configuration(caches: Caches) -> None:
@@ -144,13 +134,8 @@ def test_a_reader_that_is_closed_early_closes_its_consumer(caches: Caches) -> No
 
 
 def test_a_consumer_that_cannot_be_unassigned_is_closed(caches: Caches) -> None:
-    cache = caches()
-
-    def fail() -> None:
-        raise RuntimeError("broken")
-
-    with pytest.raises(RuntimeError, match="broken"), cache.lease(CONFIG) as client:
-        fake(client).on_unassign = fail
+    with pytest.raises(RuntimeError, match="broken"), caches().lease(CONFIG) as client:
+        fake(client).on_unassign = MagicMock(side_effect=RuntimeError("broken"))
     assert caches.made[0].calls == ["unassign", "close"]
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import MagicMock
 
 import pytest
 from confluent_kafka import KafkaError
@@ -22,9 +23,8 @@ from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartitio
 from pyspark_kafka_group.reading import client_cache
 from pyspark_kafka_group.reading.client_cache import open_client
 from pyspark_kafka_group.reading.direct_client import DirectClient
-from pyspark_kafka_group.reading.fetcher import Failed, Fetcher, FetchRange, FetchSettings
+from pyspark_kafka_group.reading.fetcher import Failed, Fetcher, FetchRange
 from pyspark_kafka_group.reading.message_client import MessageClient
-from pyspark_kafka_group.reading.rack import Rack
 from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records
 from pyspark_kafka_group.reading.reader_config import direct_settings, reader_config
 from pyspark_kafka_group.testing import MockKafka
@@ -75,13 +75,6 @@ def fetches_itself(client: DirectClient) -> bool:
     return bool(client._fetchers._by_address) and client._fallback is None
 
 
-def test_whole_ranges_are_read_without_librdkafka(kafka: MockKafka, client: DirectClient) -> None:
-    topic = filled_topic(kafka, numbered(3000))
-    assert read(client, TopicPartition(topic, 0), until=3000) == numbered(3000)
-    assert read(client, TopicPartition(topic, 0), start=100, until=200) == numbered(200)[100:]
-    assert fetches_itself(client)
-
-
 @pytest.mark.parametrize("ahead_kbytes", [1, 100])
 def test_little_room_for_what_is_fetched_ahead_slows_reading_and_loses_nothing(
     kafka: MockKafka, ahead_kbytes: int
@@ -118,19 +111,6 @@ def test_an_error_that_passes_is_told_and_retried(kafka: MockKafka, client: Dire
     assert (found.tp, found.error.code()) == (tp, error)
     client.unassign_all()
     assert read(client, tp, until=100) == numbered(100)
-    assert fetches_itself(client)
-
-
-def test_what_is_fetched_and_not_read_any_more_leaves_no_trace(kafka: MockKafka, client: DirectClient) -> None:
-    topic = filled_topic(kafka, numbered(3000))
-    produce(kafka, topic, numbered(3000), partition=1)
-    tps = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
-    for _ in range(5):
-        client.assign({tp: OffsetRange(Offset(0), Offset(3000)) for tp in tps}, ("value",))
-        while client.poll(dict.fromkeys(tps, 3000), 0.1) is None:
-            pass
-        client.unassign_all()
-        assert sorted(read(client, *tps, start=10, until=20)) == sorted(2 * numbered(20)[10:])
     assert fetches_itself(client)
 
 
@@ -190,34 +170,19 @@ def test_where_the_library_is_missing_the_warning_tells_the_remedy(
 
 def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more() -> None:
     renewing, go_on = threading.Event(), threading.Event()
-    requests: list[object] = []
-    made: list[SimpleNamespace] = []
+    made: list[MagicMock] = []
+    delivered: list[object] = []
 
     def connect() -> BrokerConnection:
-        connection = SimpleNamespace(
-            good_until=Deadline.after(0), closed=False, request=lambda *asked: requests.append(asked)
-        )
-        connection.interrupt = lambda: None
-        connection.close = lambda: setattr(connection, "closed", True)
-        made.append(connection)
+        made.append(MagicMock(good_until=Deadline.after(0)))
         if len(made) == 2:
             renewing.set()
             go_on.wait(20)
-        return cast(BrokerConnection, connection)
+        return cast(BrokerConnection, made[-1])
 
-    delivered: list[object] = []
-    settings = FetchSettings(
-        read_committed=True,
-        check_crcs=True,
-        wait_ms=1,
-        longest_wait_ms=1,
-        partition_bytes=1000,
-        most_partition_bytes=1000,
-        ahead_bytes=1000,
-        batch_bytes=1000,
-        rack=Rack(None),
-    )
-    fetcher = Fetcher(cast(ctypes.CDLL, None), connect, settings, delivered.append)
+    settings = direct_settings(reader_config({"bootstrap.servers": "127.0.0.1:1"}, "g"))
+    assert settings is not None
+    fetcher = Fetcher(cast(ctypes.CDLL, None), connect, settings.fetch, delivered.append)
     fetcher.add([FetchRange(TopicPartition("t", 0), 0, 10)])
     assert renewing.wait(20)
     closing = threading.Thread(target=fetcher.close)
@@ -227,8 +192,8 @@ def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more()
     go_on.set()
     closing.join(20)
     assert not closing.is_alive()
-    assert [connection.closed for connection in made] == [True, True]
-    assert (requests, delivered) == ([], [])
+    assert [(connection.request.called, connection.close.called) for connection in made] == [(False, True)] * 2
+    assert delivered == []
 
 
 def test_a_login_that_was_stopped_is_an_error_at_once(
@@ -236,11 +201,7 @@ def test_a_login_that_was_stopped_is_an_error_at_once(
 ) -> None:
     """It would reveal the password.  librdkafka would complete it."""
     tp = TopicPartition(filled_topic(kafka, numbered(10)), 0)
-    refusal = StoppedLoginError("too few iterations")
-
-    def connect(_address: Address, **_more: object) -> BrokerConnection:
-        raise refusal
-
+    connect = MagicMock(side_effect=StoppedLoginError("too few iterations"))
     monkeypatch.setattr(client._fetchers, "_connect", connect)
     monkeypatch.setattr(client._questions, "connect", connect)
     with pytest.raises(AuthenticationError, match="too few"):

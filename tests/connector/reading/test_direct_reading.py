@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import cast
+from unittest.mock import MagicMock
 
 import pytest
 from confluent_kafka import KafkaException
@@ -46,7 +47,6 @@ from tests.connector.reading.scripted_broker import (
     Answer,
     Asked,
     Cluster,
-    Fallback,
     client_of,
     log_of,
 )
@@ -66,7 +66,7 @@ FAST = LeaderTimings(pause_s=0.001, longest_pause_s=0.01)
 
 
 class Reading:
-    """A range that is read to its end, or to an unreadable batch.
+    """A range that is read directly, to its end or to an unreadable batch.
 
     Attributes
     ----------
@@ -76,19 +76,16 @@ class Reading:
         The events, by librdkafka's names of their errors.
     unreadable : UnreadableBatch or None
         The batch that cannot be read.
-    left : OffsetRange or None
-        What the direct reader has left to the other client.
     """
 
     def __init__(
-        self, client: DirectClient, until: int, *, start: int = 0, patience_s: float = 20, most_events: int = 1000
+        self, client: DirectClient, until: int, *, start: int = 0, most_events: int = 1000, direct: bool = True
     ) -> None:
         self.offsets: list[int] = []
         self.events: list[str] = []
         self.unreadable: UnreadableBatch | None = None
-        self.left: OffsetRange | None = None
         position = start
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + 20
         client.assign({TP: OffsetRange(Offset(start), Offset(until))}, ("offset",))
         while position < until and len(self.events) < most_events:
             assert time.monotonic() < deadline, "reading does not end"
@@ -106,13 +103,15 @@ class Reading:
             position = found.position
             if found.batch is not None:
                 self.offsets += found.batch.column("offset").to_pylist()
-        if isinstance(client._fallback, Fallback):
-            self.left = client._fallback.given.get(TP)
+        left = left_of(client)
         client.unassign_all()
+        assert not direct or left is None, "the other client has read"
 
-    @property
-    def directly(self) -> bool:
-        return self.left is None
+
+def left_of(client: DirectClient) -> OffsetRange | None:
+    """Return what the direct reader has left to the other client."""
+    fallback = cast(MagicMock | None, client._fallback)
+    return None if fallback is None else fallback.assign.call_args.args[0].get(TP)
 
 
 @contextlib.contextmanager
@@ -124,11 +123,13 @@ def reader(cluster: Cluster, leaders: LeaderTimings = FAST, /, **properties: str
         client.close()
 
 
+def read_from(cluster: Cluster, until: int, *, most_events: int = 1000, rack: str = "") -> Reading:
+    with reader(cluster, **({"client.rack": rack} if rack else {})) as client:
+        return Reading(client, until, most_events=most_events)
+
+
 def test_honest_brokers_are_read_directly() -> None:
-    with reader(log_of(5)) as client:
-        read = Reading(client, 50)
-    assert read.directly
-    assert read.offsets == list(range(50))
+    assert read_from(log_of(5), 50).offsets == list(range(50))
 
 
 # ---------------------------------------------------------------------------------------- throttling
@@ -151,8 +152,6 @@ def test_a_throttled_reader_asks_again_after_the_pause_and_goes_on_directly() ->
         client._patience_s = 0.2  # less than a pause, because a pause does not count as silence
         first = Reading(client, 20)
         second = Reading(client, 30, start=20)
-    assert first.directly
-    assert second.directly
     assert first.offsets + second.offsets == list(range(30))
     times = [asked.time for asked in cluster.asked]
     assert times[1] - times[0] >= 0.4
@@ -194,10 +193,7 @@ def test_a_partition_whose_leader_moves_is_read_on_directly(code: int) -> None:
         return found
 
     cluster.answer = moving
-    with reader(cluster) as client:
-        read = Reading(client, 60)
-    assert read.directly
-    assert read.offsets == list(range(60))
+    assert read_from(cluster, 60).offsets == list(range(60))
     assert [(asked.at, asked.offset) for asked in cluster.asked] == [(LEADER, 0), (LEADER, 30), (OTHER, 30)]
 
 
@@ -222,6 +218,12 @@ def test_a_leader_that_moves_again_after_records_is_looked_for_at_once() -> None
     assert [asked.at for asked in cluster.asked] == [LEADER, LEADER, OTHER, OTHER, LEADER]
 
 
+def assert_growing(looks: list[float]) -> None:
+    """Assert that each of three pauses lasts twice as long as the one before it."""
+    pauses = [later - sooner for sooner, later in itertools.pairwise(looks)]
+    assert all(pause >= least for pause, least in zip(pauses, (0.01, 0.02, 0.04), strict=True))
+
+
 def test_servers_that_do_not_answer_are_asked_after_pauses() -> None:
     cluster = log_of(2)
     looks: list[float] = []
@@ -235,8 +237,7 @@ def test_servers_that_do_not_answer_are_asked_after_pauses() -> None:
         read = Reading(client, 20, most_events=4)
         assert not client._leaders.next_at.is_set, "the next task does not look for this partition"
     assert read.events == ["_TRANSPORT"] * 4
-    pauses = [later - sooner for sooner, later in itertools.pairwise(looks)]
-    assert all(pause >= least for pause, least in zip(pauses, (0.01, 0.02, 0.04), strict=True))
+    assert_growing(looks)
 
 
 def test_an_election_is_waited_for_with_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,30 +253,22 @@ def test_an_election_is_waited_for_with_growing_pauses(monkeypatch: pytest.Monke
     monkeypatch.setattr(cluster, "metadata", electing)
     with reader(cluster, LeaderTimings(pause_s=0.01)) as client:
         read = Reading(client, 20)
-    assert read.directly
     assert read.offsets == list(range(20))
-    pauses = [later - sooner for sooner, later in itertools.pairwise(looks)]
-    assert len(pauses) == 3
-    assert all(pause >= least for pause, least in zip(pauses, (0.01, 0.02, 0.04), strict=True))
+    assert_growing(looks)
 
 
 def test_a_leader_that_refuses_for_a_moment_is_asked_again_after_a_pause() -> None:
     cluster = log_of(2)
     refusals = [NOT_LEADER, NOT_LEADER, NOT_LEADER]
     cluster.answer = lambda asked: Answer(error=refusals.pop()) if refusals else cluster.honest(asked)
-    with reader(cluster) as client:
-        read = Reading(client, 20)
-    assert read.directly
-    assert read.offsets == list(range(20))
+    assert read_from(cluster, 20).offsets == list(range(20))
 
 
 def test_a_partition_that_finds_no_leader_is_searched_for_with_pauses() -> None:
     """The range reader decides when to stop."""
     cluster = log_of(2)
     cluster.leader = None
-    with reader(cluster) as client:
-        read = Reading(client, 20, most_events=20)
-    assert read.directly
+    read = read_from(cluster, 20, most_events=20)
     assert read.events == ["LEADER_NOT_AVAILABLE"] * 20
     assert cluster.looks <= 21
 
@@ -286,7 +279,6 @@ def test_a_partition_that_does_not_exist_is_told() -> None:
     with reader(cluster) as client:
         read = Reading(client, 20, most_events=3)
         error = client.partition_error(TP, 1)
-    assert read.directly
     assert read.events == ["UNKNOWN_TOPIC_OR_PART"] * 3
     assert error is not None
     assert error.name() == "UNKNOWN_TOPIC_OR_PART"
@@ -306,16 +298,20 @@ def test_a_lost_connection_is_made_again_and_nothing_is_read_twice(broken: Excep
         return found
 
     cluster.answer = answer
-    with reader(cluster) as client:
-        read = Reading(client, 60)
-    assert read.directly
+    read = read_from(cluster, 60)
     assert read.offsets == list(range(60))
     assert read.events == ["_TIMED_OUT" if isinstance(broken, TimeoutError) else "_TRANSPORT"] * 3
 
 
-def test_servers_that_do_not_answer_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("problem", "event"),
+    [(ConnectionRefusedError("down"), "_TRANSPORT"), (RefusedCredentialsError("who?"), "_AUTHENTICATION")],
+)
+def test_servers_that_refuse_a_connection_are_asked_again(
+    problem: Exception, event: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = log_of(2)
-    connect, failures = cluster.connect, [ConnectionRefusedError("down")] * 3
+    connect, failures = cluster.connect, [problem] * 3
 
     def connecting(address: Address, **more: object) -> BrokerConnection:
         if failures:
@@ -325,43 +321,21 @@ def test_servers_that_do_not_answer_are_asked_again(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(cluster, "connect", connecting)
     with reader(cluster) as client:
         read = Reading(client, 20)
-        failures.append(ConnectionRefusedError("down"))
-        with pytest.raises(KafkaException, match="_TRANSPORT"):
+        failures.append(problem)
+        with pytest.raises(KafkaException, match=event):
             client.watermarks(TP, 1)
         assert client.watermarks(TP, 1) == (0, 20)
-    assert read.directly
-    assert read.offsets == list(range(20))
-    assert read.events == ["_TRANSPORT"] * 3
-
-
-def test_a_refused_login_is_told_so_that_it_may_pass() -> None:
-    cluster = log_of(2)
-    failures = [RefusedCredentialsError("who?")] * 2
-    connect = cluster.connect
-
-    def refusing(address: Address, **more: object) -> BrokerConnection:
-        if failures:
-            raise failures.pop()
-        return connect(address, **more)
-
-    cluster.connect = refusing  # type: ignore[method-assign]
-    with reader(cluster) as client:
-        read = Reading(client, 20)
-    assert read.offsets == list(range(20))
-    assert read.events == ["_AUTHENTICATION"] * 2
+    assert (read.offsets, read.events) == (list(range(20)), [event] * 3)
 
 
 def test_brokers_that_are_too_old_are_left_to_the_other_client() -> None:
     cluster = log_of(2)
-    cluster.answer = lambda _asked: _raise(UnsupportedVersionError("too old"))
+    cluster.answer = MagicMock(side_effect=UnsupportedVersionError("too old"))
     with reader(cluster) as client:
-        first, second = Reading(client, 20), Reading(client, 10)
-    assert (first.left, second.left) == (OffsetRange(Offset(0), Offset(20)), OffsetRange(Offset(0), Offset(10)))
+        for until in (20, 10):
+            Reading(client, until, direct=False)
+            assert left_of(client) == OffsetRange(Offset(0), Offset(until))
     assert len(cluster.asked) == 1, "the second time at once"
-
-
-def _raise(problem: Exception) -> Answer:
-    raise problem
 
 
 def test_an_answer_of_nothing_does_not_hold_the_task() -> None:
@@ -389,7 +363,6 @@ def test_records_that_take_long_are_waited_for() -> None:
     with reader(cluster) as client:
         client._patience_s = 0.3
         read = Reading(client, 20)
-    assert read.directly
     assert read.offsets == list(range(20))
     assert [asked.wait_ms for asked in cluster.asked] == [500, 1000, 2000]
 
@@ -402,9 +375,8 @@ def nothing_yet(_asked: Asked) -> Answer:
 
 def test_a_log_that_ends_too_soon_is_told() -> None:
     cluster = log_of(2)
-    with reader(cluster) as client:
-        read = Reading(client, 50, most_events=2)
-    assert (read.offsets, read.events, read.directly) == (list(range(20)), ["_PARTITION_EOF"] * 2, True)
+    read = read_from(cluster, 50, most_events=2)
+    assert (read.offsets, read.events) == (list(range(20)), ["_PARTITION_EOF"] * 2)
     assert {asked.wait_ms for asked in cluster.asked} == {500}
 
 
@@ -469,8 +441,7 @@ def test_a_batch_that_was_damaged_on_its_way_is_fetched_again() -> None:
     cluster.answer = lambda asked: Answer(
         log_end=30, records=damaged if asked.offset == 10 and len(cluster.asked) < 4 else whole[asked.offset // 10]
     )
-    with reader(cluster) as client:
-        read = Reading(client, 30)
+    read = read_from(cluster, 30)
     assert read.unreadable is None
     assert read.offsets == list(range(30))
 
@@ -481,25 +452,8 @@ def test_a_format_from_before_kafka_0_11_is_left_to_the_other_client() -> None:
     old[16] = 1
     cluster._batches = [cluster._batches[0], bytes(old)]
     with reader(cluster) as client:
-        read = Reading(client, 20)
-    assert read.offsets == list(range(10))
-    assert read.left == OffsetRange(Offset(10), Offset(20))
-
-
-def test_batches_from_before_the_position_are_an_error_without_going_back() -> None:
-    """Regression: the reader moved back to the end of these batches, and delivered later records twice."""
-    cluster = log_of(4)
-    cluster.answer = lambda asked: (
-        cluster.honest(Asked(at=asked.at, tp=asked.tp, offset=0, wait_ms=0))
-        if asked.offset < 20
-        else Answer(log_end=40, records=cluster._batches[0])
-    )
-    cluster._batches = cluster._batches[:2]
-    with reader(cluster) as client:
-        read = Reading(client, 40)
-    assert read.offsets == list(range(20))
-    assert read.unreadable is not None
-    assert (read.unreadable.start, read.unreadable.until) == (20, None)
+        assert Reading(client, 20, direct=False).offsets == list(range(10))
+        assert left_of(client) == OffsetRange(Offset(10), Offset(20))
 
 
 @pytest.mark.parametrize("records", [b"\0", batch_of([record(0)])[:60], batch_of([record(0)])[:-1]])
@@ -507,8 +461,7 @@ def test_a_batch_that_is_never_whole_is_an_error(records: bytes) -> None:
     """Regression: the reader requested the batch again and again, as fast as the broker answered."""
     cluster = log_of(2)
     cluster.answer = lambda _asked: Answer(log_end=20, records=records)
-    with reader(cluster) as client:
-        read = Reading(client, 20)
+    read = read_from(cluster, 20)
     assert read.unreadable is not None
     assert "never whole" in str(read.unreadable.error)
     assert len(cluster.asked) <= 9
@@ -518,9 +471,7 @@ def test_an_answer_for_another_partition_is_asked_for_again() -> None:
     cluster = log_of(2)
     fetch = cluster.fetch
     cluster.fetch = lambda *asked, **more: fetch(*asked, **more).replace(b"orders", b"others")  # type: ignore[method-assign]
-    with reader(cluster) as client:
-        read = Reading(client, 20, most_events=2)
-    assert read.directly
+    read = read_from(cluster, 20, most_events=2)
     assert read.events == ["_TRANSPORT"] * 2
 
 
@@ -547,7 +498,7 @@ def test_whatever_brokers_send_a_reader_moves_never_goes_back_and_ends(seed: int
 
     cluster.answer = hostile
     with reader(cluster, **properties) as client:
-        read = Reading(client, 60, most_events=20)
+        read = Reading(client, 60, most_events=20, direct=False)
     assert read.offsets == sorted(set(read.offsets))
     assert all(0 <= offset < 60 for offset in read.offsets)
     if read.unreadable is not None and read.offsets:
@@ -594,11 +545,7 @@ def test_a_batch_that_is_too_large_when_decompressed_is_an_error_that_names_the_
 
 def test_a_response_that_is_too_large_is_an_error_that_names_the_property(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = log_of(2)
-
-    def large(*_asked: object, **_: object) -> bytes:
-        raise LargeResponseError(200_000_000)
-
-    monkeypatch.setattr(cluster, "fetch", large)
+    monkeypatch.setattr(cluster, "fetch", MagicMock(side_effect=LargeResponseError(200_000_000)))
     with (
         reader(cluster) as client,
         pytest.raises(RecordBatchTooLargeError, match=r"200000000 bytes.* allows 100000000"),
@@ -638,9 +585,7 @@ def test_a_response_that_arrives_slowly_is_not_taken_for_silence(monkeypatch: py
     monkeypatch.setattr(direct_client, "_PATIENCE_S", 0.1)
     cluster = log_of(5)
     cluster.download_s = 1.5
-    with reader(cluster) as client:
-        read = Reading(client, 5)
-    assert read.directly
+    read = read_from(cluster, 5)
     assert read.offsets == [0, 1, 2, 3, 4]
 
 
@@ -659,7 +604,7 @@ def test_a_response_may_hold_more_than_one_batch_may(
 
     monkeypatch.setattr(cluster, "connect", note)
     with reader(cluster, **{"receive.message.max.bytes": str(batch_bytes)}) as client:
-        assert Reading(client, 20).directly
+        Reading(client, 20)
     assert believed[0] == -1, "to look for the leader"
     assert response_bytes < believed[1] < response_bytes + 2 * 2**20
 
@@ -680,7 +625,6 @@ def test_no_more_is_decompressed_than_there_is_room_for(monkeypatch: pytest.Monk
         assert len(cluster.asked) == 1
         client.unassign_all()
         read = Reading(client, 100)
-    assert read.directly
     assert read.offsets == list(range(100))
 
 
@@ -714,7 +658,7 @@ def test_that_a_reader_retries_is_a_warning_once_per_reason(caplog: pytest.LogCa
     for error in (7, 7, 2):
         cluster.answer = lambda _asked, error=error: Answer(error=error)  # type: ignore[misc]
         with reader(cluster) as client:
-            assert Reading(client, 20, most_events=1).directly
+            Reading(client, 20, most_events=1)
     told = [(line.levelname, line.getMessage()) for line in caplog.records if "retrying" in line.getMessage()]
     levels = [level for level, _ in told]
     assert levels.count("WARNING") == 2
@@ -726,12 +670,9 @@ def test_the_warning_tells_no_secrets(caplog: pytest.LogCaptureFixture, monkeypa
     cluster = log_of(2)
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
     with reader(cluster, **login, **{"sasl.password": "hunter2"}) as client:
-
-        def refuse(*_asked: object, **_more: object) -> None:
-            raise ConnectionError("the password hunter2 is wrong")
-
+        refuse = MagicMock(side_effect=ConnectionError("the password hunter2 is wrong"))
         monkeypatch.setattr(client._fetchers, "_connect", refuse)
-        assert Reading(client, 20, most_events=2).directly
+        Reading(client, 20, most_events=2)
     assert "is wrong" in caplog.text
     assert "hunter2" not in caplog.text
 
@@ -753,8 +694,6 @@ def test_a_follower_that_the_leader_names_is_read_from() -> None:
     cluster.answer = lambda asked: named_by_the_leader(cluster, asked)
     with reader(cluster, **{"client.rack": "a"}) as client:
         first, second = Reading(client, 20), Reading(client, 30, start=20)
-    assert first.directly
-    assert second.directly
     assert first.offsets + second.offsets == list(range(30))
     assert [asked.at for asked in cluster.asked if asked.at == LEADER] == [LEADER], "once, not for each reading"
     assert cluster.asked[-1].at == OTHER
@@ -764,8 +703,8 @@ def test_after_a_while_the_leader_is_asked_again() -> None:
     cluster = log_of(3)
     cluster.answer = lambda asked: named_by_the_leader(cluster, asked)
     with reader(cluster, LeaderTimings(age_s=0.0), **{"client.rack": "a"}) as client:
-        assert Reading(client, 20).directly
-        assert Reading(client, 30, start=20).directly
+        Reading(client, 20)
+        Reading(client, 30, start=20)
     assert [asked.at for asked in cluster.asked].count(LEADER) == 2
 
 
@@ -779,10 +718,7 @@ def test_a_follower_that_refuses_sends_back_to_the_leader() -> None:
         if len(cluster.asked) == 1
         else cluster.honest(asked)
     )
-    with reader(cluster, **{"client.rack": "a"}) as client:
-        read = Reading(client, 30)
-    assert read.directly
-    assert read.offsets == list(range(30))
+    assert read_from(cluster, 30, rack="a").offsets == list(range(30))
     assert [asked.at for asked in cluster.asked][:3] == [LEADER, OTHER, LEADER]
 
 
@@ -792,10 +728,7 @@ def test_a_leader_that_names_no_other_broker_is_asked_without_the_rack(broker_id
     cluster.answer = lambda asked: (
         cluster.honest(asked) if asked.rack is None else Answer(log_end=30, read_from=broker_id)
     )
-    with reader(cluster, **{"client.rack": "a"}) as client:
-        read = Reading(client, 30)
-    assert read.directly
-    assert read.offsets == list(range(30))
+    assert read_from(cluster, 30, rack="a").offsets == list(range(30))
 
 
 _STALL_S = 0.4
@@ -815,8 +748,6 @@ def test_a_follower_that_stalls_is_left_for_the_leader() -> None:
     with reader(cluster, **{"client.rack": "a"}) as client:
         client._patience_s = _STALL_S / 4
         first, second = Reading(client, 20), Reading(client, 30, start=20)
-    assert first.directly
-    assert second.directly
     assert first.offsets + second.offsets == list(range(30))
     assert {(asked.at, asked.rack) for asked in cluster.asked} == {(LEADER, "a"), (OTHER, "a"), (LEADER, None)}
     assert [asked.at for asked in cluster.asked].count(OTHER) == 1, "nor by the next reading"
@@ -834,10 +765,7 @@ def test_a_follower_that_breaks_off_half_way_is_left_for_the_leader() -> None:
         return named_by_the_leader(cluster, asked)
 
     cluster.answer = answer
-    with reader(cluster, **{"client.rack": "a"}) as client:
-        read = Reading(client, 30)
-    assert read.directly
-    assert read.offsets == list(range(30))
+    assert read_from(cluster, 30, rack="a").offsets == list(range(30))
 
 
 def test_followers_are_read_from_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -855,7 +783,7 @@ def test_followers_are_read_from_again_after_a_while(monkeypatch: pytest.MonkeyP
         assert Reading(client, 20).offsets == list(range(20))
         assert cluster.asked[-1].at == LEADER
         time.sleep(0.3)
-        assert Reading(client, 30, start=20).directly
+        Reading(client, 30, start=20)
     assert cluster.asked[-1].at == OTHER
 
 
@@ -864,5 +792,5 @@ def test_brokers_that_do_not_know_racks_are_read_without() -> None:
     cluster = log_of(3)
     cluster.newest_fetch = 10
     with reader(cluster, **{"client.rack": "a"}) as client:
-        assert Reading(client, 30).directly
+        Reading(client, 30)
     assert {asked.rack for asked in cluster.asked} == {None}

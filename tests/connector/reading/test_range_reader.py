@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+import pickle
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
@@ -53,7 +54,7 @@ class FakeClock:
 class ScriptedConsumer:
     """Answers like a consumer of a log with these offsets, start and end.
 
-    If `script` is set, the consumer delivers it instead of the log's records.
+    If `script` is set, the consumer delivers it instead of the log's records.  `when_idle` returns what comes later.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class ScriptedConsumer:
         self.bounds_asked = 0
         self.partitions: list[int] = [PARTITION]
         self.topic_error: KafkaError | None = None
+        self.when_idle: Callable[[], Message | None] = lambda: None
         self._queue: list[Message] = []
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
@@ -109,7 +111,7 @@ class ScriptedConsumer:
         if self._queue:
             return self._queue.pop(0)
         self.clock.sleep(timeout)
-        return None
+        return self.when_idle()
 
     def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
         self.bounds_asked += 1
@@ -151,6 +153,13 @@ def delivered(
             offsets += batch.column("offset").to_pylist()
             consumer.clock.sleep(caller_takes_s)
     return offsets
+
+
+def loss_of(consumer: ScriptedConsumer, start: int, until: int, **more: Any) -> tuple[int, int]:
+    """Return the offsets that a reading reports as lost."""
+    with pytest.raises(DataLossError) as loss:
+        delivered(consumer, start, until, **more)
+    return loss.value.lost_from, loss.value.lost_until
 
 
 def waited_s(consumer: ScriptedConsumer) -> float:
@@ -214,25 +223,20 @@ def test_a_chunk_is_bounded() -> None:
     assert max(log.asked) == MAX_BATCH_RECORDS
 
 
-def test_a_range_that_ends_in_control_records_ends_with_the_partition() -> None:
-    log = ScriptedConsumer([0, 1, 2], log_end=5)
-    assert delivered(log, 0, 5) == [0, 1, 2]
+@pytest.mark.parametrize(
+    ("log", "span", "found"),
+    [
+        (ScriptedConsumer([0, 1, 2], log_end=5), (0, 5), [0, 1, 2]),
+        (ScriptedConsumer([0, 1, 2, 9], script=[record(o) for o in (0, 1, 2, 9)]), (0, 5), [0, 1, 2]),
+        (ScriptedConsumer([0, 9], log_end=10), (3, 7), []),
+        (ScriptedConsumer(script=[record(0), event(KafkaError._PARTITION_EOF, 1), record(1), record(2)], log_end=3),
+         (0, 3), [0, 1, 2]),
+    ],
+    ids=["control records at the end", "a gap at the end", "nothing but gaps", "records behind an end"],
+)  # fmt: skip
+def test_a_range_ends_without_waiting(log: ScriptedConsumer, span: tuple[int, int], found: list[int]) -> None:
+    assert delivered(log, *span) == found
     assert waited_s(log) == 0
-
-
-def test_a_range_that_ends_in_a_gap_ends_with_the_next_record() -> None:
-    log = ScriptedConsumer([0, 1, 2, 9], script=[record(o) for o in (0, 1, 2, 9)])
-    assert delivered(log, 0, 5) == [0, 1, 2]
-    assert waited_s(log) == 0
-
-
-def test_a_range_of_nothing_but_gaps_is_empty() -> None:
-    assert delivered(ScriptedConsumer([0, 9], log_end=10), 3, 7) == []
-
-
-def test_records_after_an_end_of_partition_are_delivered() -> None:
-    script = [record(0), event(KafkaError._PARTITION_EOF, 1), record(1), record(2)]
-    assert delivered(ScriptedConsumer(script=script, log_end=3), 0, 3) == [0, 1, 2]
 
 
 # ------------------------------------------------------------------------------- wrong deliveries
@@ -280,9 +284,7 @@ def test_a_range_that_was_trimmed_whole_delivers_nothing() -> None:
 
 def test_records_trimmed_while_the_range_is_read_are_lost_from_the_position_on() -> None:
     script = [record(0), record(1), event(KafkaError._AUTO_OFFSET_RESET)]
-    with pytest.raises(DataLossError) as loss:
-        delivered(ScriptedConsumer(script=script, log_start=5, log_end=9), 0, 9)
-    assert (loss.value.lost_from, loss.value.lost_until) == (2, 5)
+    assert loss_of(ScriptedConsumer(script=script, log_start=5, log_end=9), 0, 9) == (2, 5)
 
 
 def test_a_log_that_grew_up_to_its_answer_is_read_to_that_end() -> None:
@@ -295,12 +297,7 @@ def test_a_log_that_grew_up_to_its_answer_is_read_to_that_end() -> None:
 def test_an_early_end_is_no_loss_while_a_new_leader_catches_up() -> None:
     consumer = ScriptedConsumer(script=[record(0), event(KafkaError._PARTITION_EOF, 1)], log_end=5)
     late = iter([record(1), record(4)])
-    found_nothing = consumer.poll
-
-    def poll(timeout: float) -> Message | None:
-        return found_nothing(timeout) or next(late, None)
-
-    cast(Any, consumer).poll = poll
+    consumer.when_idle = lambda: next(late, None)
     assert delivered(consumer, 0, 5) == [0, 1, 4]
 
 
@@ -316,15 +313,10 @@ def test_a_client_that_only_waits_finds_what_is_lost_before_the_timeout(
     log_start: int, log_end: int, lost: tuple[int, int]
 ) -> None:
     """Regression: with a short timeout, a topic that was created again was a timeout, whatever failOnDataLoss says."""
-    with pytest.raises(DataLossError) as loss:
-        delivered(ScriptedConsumer(script=[], log_start=log_start, log_end=log_end), 5, 9, timeout_s=1.0)
-    assert (loss.value.lost_from, loss.value.lost_until) == lost
+    assert loss_of(ScriptedConsumer(script=[], log_start=log_start, log_end=log_end), 5, 9, timeout_s=1.0) == lost
     consumer = ScriptedConsumer(script=[], log_start=log_start, log_end=log_end)
     late = iter([record(offset) for offset in range(max(5, log_start), log_end)])
-    found_nothing = consumer.poll
-    cast(Any, consumer).poll = lambda timeout: (
-        found_nothing(timeout) or (next(late, None) if waited_s(consumer) > 2 else None)
-    )
+    consumer.when_idle = lambda: next(late, None) if waited_s(consumer) > 2 else None
     found = delivered(consumer, 5, 9, timeout_s=1.0, fail_on_data_loss=False)
     assert found == [offset for offset in range(5, 9) if not lost[0] <= offset < lost[1]]
 
@@ -332,9 +324,7 @@ def test_a_client_that_only_waits_finds_what_is_lost_before_the_timeout(
 def test_an_unanswered_question_about_the_log_is_asked_again() -> None:
     log = ScriptedConsumer([0, 1], log_end=2)
     log.bounds_failures = [KafkaError(KafkaError.OFFSET_NOT_AVAILABLE), KafkaError(KafkaError._TRANSPORT)]
-    with pytest.raises(DataLossError) as loss:
-        delivered(log, 0, 5)
-    assert (loss.value.lost_from, loss.value.lost_until) == (2, 5)
+    assert loss_of(log, 0, 5) == (2, 5)
     assert waited_s(log) == pytest.approx(SHORTER_S, abs=1)
 
 
@@ -342,16 +332,14 @@ def test_an_end_that_goes_back_for_a_moment_is_no_loss() -> None:
     """Regression: brokers that hand over a partition report an older end, and the batch ended with DataLossError."""
     consumer = ScriptedConsumer(script=[record(0), event(KafkaError._PARTITION_EOF, 1)], log_end=3)
     late = iter([record(1), record(4)])
-    found_nothing = consumer.poll
 
-    def poll(timeout: float) -> Message | None:
-        found = found_nothing(timeout)
-        if found is None and waited_s(consumer) > SHORTER_S / 2:
-            consumer.log_end = 5
-            return next(late, None)
-        return found
+    def catch_up() -> Message | None:
+        if waited_s(consumer) <= SHORTER_S / 2:
+            return None
+        consumer.log_end = 5
+        return next(late, None)
 
-    cast(Any, consumer).poll = poll
+    consumer.when_idle = catch_up
     assert delivered(consumer, 0, 5) == [0, 1, 4]
 
 
@@ -403,13 +391,12 @@ def test_a_topic_that_stays_unknown_is_lost(code: int) -> None:
 def with_late_records(consumer: ScriptedConsumer, late_s: float, missing: Callable[[float], bool]) -> ScriptedConsumer:
     """Deliver the records 1 to 4 after this time.  Metadata lacks the partition at some times."""
     late = map(record, range(1, 5))
-    found_nothing = consumer.poll
 
-    def poll(timeout: float) -> Message | None:
+    def deliver() -> Message | None:
         consumer.partitions = [] if missing(waited_s(consumer)) else [PARTITION]
-        return found_nothing(timeout) or (next(late, None) if waited_s(consumer) > late_s else None)
+        return next(late, None) if waited_s(consumer) > late_s else None
 
-    cast(Any, consumer).poll = poll
+    consumer.when_idle = deliver
     return consumer
 
 
@@ -458,8 +445,7 @@ def test_a_partition_that_is_gone_ends_the_range_if_so_asked_even_at_the_timeout
 def test_a_topic_is_found_missing_without_librdkafka_saying_so() -> None:
     consumer = ScriptedConsumer(script=[])
     consumer.topic_error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
-    with pytest.raises(DataLossError):
-        delivered(consumer, 3, 5)
+    assert loss_of(consumer, 3, 5) == (3, 5)
     assert waited_s(consumer) == pytest.approx(REFUSAL_PATIENCE_S + GONE_S, abs=1)
 
 
@@ -532,22 +518,18 @@ def test_a_refusal_by_the_group_coordinator_does_not_matter() -> None:
     assert delivered(ScriptedConsumer(script=script), 0, 1) == [0]
 
 
-def test_every_error_of_the_reader_survives_pickling_as_text() -> None:
-    import pickle
-
-    def failing() -> Iterator[KafkaGroupError]:
-        scripts = [
-            [record(9)],
-            [event(KafkaError._BAD_MSG)],
-            [event(KafkaError.TOPIC_AUTHORIZATION_FAILED)],
-            [event(KafkaError._AUTO_OFFSET_RESET)],
-            [],
-        ]
-        for script in scripts:
-            with pytest.raises(KafkaGroupError) as raised:
-                delivered(ScriptedConsumer(script=script), 10, 12)
-            yield raised.value
-
-    for error in failing():
-        again = pickle.loads(pickle.dumps(error))
-        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+@pytest.mark.parametrize(
+    "script",
+    [
+        [record(9)],
+        [event(KafkaError._BAD_MSG)],
+        [event(KafkaError.TOPIC_AUTHORIZATION_FAILED)],
+        [event(KafkaError._AUTO_OFFSET_RESET)],
+        [],
+    ],
+)
+def test_every_error_of_the_reader_survives_pickling_as_text(script: list[Message]) -> None:
+    with pytest.raises(KafkaGroupError) as raised:
+        delivered(ScriptedConsumer(script=script), 10, 12)
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert (type(again), str(again), vars(again)) == (type(raised.value), str(raised.value), vars(raised.value))
