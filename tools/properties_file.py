@@ -52,4 +52,6 @@ def without_options(text: str) -> str:
 def _concerns_connection(key: str, value: str) -> bool:
     if key.startswith(("config.", "security.")):
         return True
+    if key == "metadata.broker.list":  # the command line has the servers from bootstrap.servers, or its own options
+        return False
     return ClientKind.PRODUCER in row_of(key).applies_to and not java_security.only_java_knows(key, value)

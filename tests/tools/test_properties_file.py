@@ -57,6 +57,7 @@ def converted(**properties: str) -> dict[str, str]:
 def test_what_says_nothing_of_the_connection_is_left_out() -> None:
     found = converted(
         bootstrap_servers="a:1",
+        metadata_broker_list="b:1",
         group_id="etl",
         key_deserializer="org.apache.kafka.common.serialization.StringDeserializer",
         auto_offset_reset="earliest",
