@@ -66,9 +66,19 @@ def event(code: int, offset: int) -> Message:
     return Message(topic=TOPIC, partition=PARTITION, offset=offset, value=b"reason", error=KafkaError(code))
 
 
-def builder(*, include_headers: bool) -> RecordBatchBuilder:
-    columns = COLUMNS if include_headers else DEFAULT_COLUMNS
-    return RecordBatchBuilder(TOPIC, PARTITION, columns)
+def columns_of(include_headers: bool) -> tuple[str, ...]:
+    return COLUMNS if include_headers else DEFAULT_COLUMNS
+
+
+def built(messages: Sequence[Message], *, include_headers: bool = False) -> pa.RecordBatch:
+    columns = collect(messages, include_headers=include_headers)
+    return RecordBatchBuilder(TOPIC, PARTITION, columns_of(include_headers)).build(columns)
+
+
+def bounded(messages: Sequence[Message], max_bytes: int, *, include_headers: bool = False) -> list[pa.RecordBatch]:
+    columns = collect(messages, include_headers=include_headers)
+    builder = RecordBatchBuilder(TOPIC, PARTITION, columns_of(include_headers))
+    return list(builder.build_bounded(columns, max_bytes=max_bytes))
 
 
 def naive_batch(messages: Sequence[Message], *, include_headers: bool) -> pa.RecordBatch:
@@ -89,36 +99,27 @@ def naive_batch(messages: Sequence[Message], *, include_headers: bool) -> pa.Rec
             found = cast("list[tuple[str, bytes | None]] | None", message.headers())
             row["headers"] = [{"key": key, "value": value} for key, value in found] if found else None
         rows.append(row)
-    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(COLUMNS if include_headers else DEFAULT_COLUMNS))
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(columns_of(include_headers)))
 
 
 @UNHURRIED
 @given(messages=record_lists().filter(bool), include_headers=st.booleans())
 def test_a_batch_equals_the_naive_conversion(messages: list[Message], include_headers: bool) -> None:
-    batch = builder(include_headers=include_headers).build(collect(messages, include_headers=include_headers))
+    batch = built(messages, include_headers=include_headers)
     batch.validate(full=True)
     assert batch.equals(naive_batch(messages, include_headers=include_headers))
 
 
 @UNHURRIED
 @given(messages=record_lists(), include_headers=st.booleans(), max_bytes=st.integers(0, 200))
-def test_bounded_batches_hold_all_records_in_order(
+def test_bounded_batches_hold_all_records_in_order_and_only_a_single_record_is_above_the_bound(
     messages: list[Message], include_headers: bool, max_bytes: int
 ) -> None:
-    columns = collect(messages, include_headers=include_headers)
-    batches = list(builder(include_headers=include_headers).build_bounded(columns, max_bytes=max_bytes))
-    schema = arrow_schema(COLUMNS if include_headers else DEFAULT_COLUMNS)
+    batches = bounded(messages, max_bytes, include_headers=include_headers)
+    schema = arrow_schema(columns_of(include_headers))
     expected = [naive_batch(messages, include_headers=include_headers)] if messages else []
     assert pa.Table.from_batches(batches, schema).equals(pa.Table.from_batches(expected, schema))
-
-
-@UNHURRIED
-@given(messages=record_lists(), include_headers=st.booleans(), max_bytes=st.integers(0, 200))
-def test_a_batch_above_the_bound_is_one_single_record(
-    messages: list[Message], include_headers: bool, max_bytes: int
-) -> None:
-    columns = collect(messages, include_headers=include_headers)
-    for batch in builder(include_headers=include_headers).build_bounded(columns, max_bytes=max_bytes):
+    for batch in batches:
         assert batch.num_rows == 1 or sum(map(row_bytes, batch.to_pylist())) <= max_bytes
 
 
@@ -129,36 +130,20 @@ def row_bytes(row: dict[str, Any]) -> int:
 
 def test_bounded_batches_are_as_few_as_the_order_allows() -> None:
     messages = [record(offset, value=b"x" * 10) for offset in range(7)]
-    columns = collect(messages, include_headers=False)
-    batches = builder(include_headers=False).build_bounded(columns, max_bytes=30)
-    assert [batch.num_rows for batch in batches] == [3, 3, 1]
-
-
-def test_null_and_empty_values_stay_apart() -> None:
-    columns = collect([record(0, key=b"", value=None), record(1, key=None, value=b"")], include_headers=False)
-    batch = builder(include_headers=False).build(columns)
-    assert batch.column("key").to_pylist() == [b"", None]
-    assert batch.column("value").to_pylist() == [None, b""]
-
-
-def test_headers_keep_order_duplicates_and_null_values() -> None:
-    wanted: list[tuple[str, str | bytes | None]] = [("a", b"1"), ("b", None), ("a", b"")]
-    batch = builder(include_headers=True).build(collect([record(0, headers=wanted)], include_headers=True))
-    assert batch.column("headers").to_pylist() == [[{"key": key, "value": value} for key, value in wanted]]
+    assert [batch.num_rows for batch in bounded(messages, 30)] == [3, 3, 1]
 
 
 def test_a_record_without_headers_has_null_there_as_in_sparks_own_source() -> None:
     messages = [record(0, headers=None), record(1, headers=[]), record(2, headers=[("a", b"1")])]
     for some in (messages, messages[:2]):
-        batch = builder(include_headers=True).build(collect(some, include_headers=True))
+        batch = built(some, include_headers=True)
         assert batch.column("headers").to_pylist()[:2] == [None, None]
 
 
 @pytest.mark.parametrize("milliseconds", [-1, 0])
 def test_a_record_without_timestamp_gets_minus_one_millisecond_as_in_sparks_own_source(milliseconds: int) -> None:
     """librdkafka's own documentation says -1 for old message formats, but it gives 0 (2.14)."""
-    columns = collect([record(0, timestamp=(TIMESTAMP_NOT_AVAILABLE, milliseconds))], include_headers=False)
-    batch = builder(include_headers=False).build(columns)
+    batch = built([record(0, timestamp=(TIMESTAMP_NOT_AVAILABLE, milliseconds))])
     assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [-1000]
     assert batch.column("timestampType").to_pylist() == [-1]
 
@@ -173,7 +158,7 @@ def test_a_timestamp_beyond_sparks_range_becomes_null_with_a_warning(
         for offset, time in [(3, limit), (5, limit + 1), (6, 0)]
     ]
     with caplog.at_level(logging.WARNING, "pyspark_kafka_group.reading"):
-        batch = builder(include_headers=False).build(collect(messages, include_headers=False))
+        batch = built(messages)
     assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [sign * limit * 1000, None, 0]
     assert "orders-7: 1 records from offset 5 on" in caplog.text
 

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from pyspark_kafka_group.formats.avro_resolution import Names, names_of
+from tests.connector.columns.batches import sized, varint
 
 PLAIN = ("boolean", "int", "long", "float", "double", "bytes", "string")
 LOGICAL: tuple[dict[str, Any], ...] = (
@@ -204,10 +205,10 @@ class Pairs:
         if kind == "bytes" and isinstance(schema, dict):
             size = random.choice([0, 1, 2, 4, 16, 20])
             value = random.randrange(-(10**9), 10**9) if size else 0
-            return _sized(value.to_bytes(max(size, 4), "big", signed=True) if size else b"")
+            return sized(value.to_bytes(max(size, 4), "big", signed=True) if size else b"")
         if kind == "bytes":
-            return _sized(random.choice([b"", b"\xff\x00", b"text", random.randbytes(random.randrange(30))]))
-        return _sized(random.choice(TEXTS).encode()) if kind == "string" else b""
+            return sized(random.choice([b"", b"\xff\x00", b"text", random.randbytes(random.randrange(30))]))
+        return sized(random.choice(TEXTS).encode()) if kind == "string" else b""
 
     def _blocks(self, elements: list[bytes]) -> bytes:
         found = b""
@@ -236,17 +237,3 @@ class Pairs:
                 else:
                     found[at : at + 1] = varint(random.choice(SPECIAL))
         return bytes(found)
-
-
-def varint(number: int) -> bytes:
-    """Return a number in the encoding of Avro."""
-    number = (number << 1) ^ (number >> 63)
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*found, number])
-
-
-def _sized(value: bytes) -> bytes:
-    return varint(len(value)) + value

@@ -1,6 +1,6 @@
 """Decodes records that describe millions of values, in a process whose memory is limited.
 
-``test_memory.py`` runs it: ``python large_records.py KIND``.
+``test_memory.py`` runs it: ``python -m tests.connector.formats.large_records KIND``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from pyspark_kafka_group.columns.limits import TooLargeError
 from pyspark_kafka_group.columns.schema import to_arrow_type
-from pyspark_kafka_group.formats import avro_types, protobuf
-from pyspark_kafka_group.formats.ddl import all_nullable, struct_type
+from pyspark_kafka_group.formats import protobuf
+from pyspark_kafka_group.formats.ddl import struct_type
 from pyspark_kafka_group.formats.decoder import Decoder
 from pyspark_kafka_group.formats.json_decoder import JsonDecoder
 from pyspark_kafka_group.formats.native_decoder import avro_decoder, protobuf_decoder
 from pyspark_kafka_group.formats.registry import Definition
+from tests.connector.columns.batches import varint
+from tests.connector.formats.avro_samples import array, arrow_type, definition, field, record
 
 MOST_BYTES = 600_000_000
 """What decoding may take, besides the memory that the process has before: the 128 MB of a column twice, and the record
@@ -36,15 +38,10 @@ def json_decoder(width: int = 1) -> Decoder:
 
 
 def avro() -> Decoder:
-    item = {
-        "type": "record",
-        "name": "I",
-        "fields": [{"name": f"f{n}", "type": ["null", "string"], "default": None} for n in range(30)],
-    }
-    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": item}}]}
-    definition = Definition(id=1, kind="AVRO", text=json.dumps(schema))
-    arrow = to_arrow_type(all_nullable(avro_types.spark_type(schema)))
-    return avro_decoder(arrow, definition, lambda _: definition)
+    item = record("I", *(field(f"f{n}", ["null", "string"], default=None) for n in range(30)))
+    schema = record("R", a=array(item))
+    whole = definition(schema)
+    return avro_decoder(arrow_type(schema), whole, lambda _: whole)
 
 
 def proto() -> Decoder:
@@ -54,18 +51,9 @@ def proto() -> Decoder:
     inner = file.message_type.add(name="I")
     for n in range(30):
         inner.field.add(name=f"f{n}", number=n + 1, type=9, label=1)
-    definition = Definition(id=1, kind="PROTOBUF", text=base64.b64encode(file.SerializeToString()).decode())
-    arrow = to_arrow_type(protobuf.spark_type(protobuf.message_of(protobuf.file_of(definition), None)))
-    return protobuf_decoder(arrow, definition, None, lambda _: definition)
-
-
-def long(number: int) -> bytes:
-    number <<= 1
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*found, number])
+    whole = Definition(id=1, kind="PROTOBUF", text=base64.b64encode(file.SerializeToString()).decode())
+    arrow = to_arrow_type(protobuf.spark_type(protobuf.message_of(protobuf.file_of(whole), None)))
+    return protobuf_decoder(arrow, whole, None, lambda _: whole)
 
 
 HEAD = b"\0\0\0\0\1"
@@ -74,7 +62,7 @@ KINDS: dict[str, tuple[Callable[[], Decoder], Callable[[], bytes], int]] = {
     "json of 90 MB": (json_decoder, lambda: b'{\n"f0":1,"x":[' + b"1," * 45 * MEGA + b"1]}", 1),
     "json of 30 MB": (json_decoder, lambda: b'{\n"f0":1,"x":[' + b"1," * 15 * MEGA + b"1]}", 1),
     "json of objects": (json_decoder, lambda: b'{\n"f0":1,"x":[' + b"{}," * 10 * MEGA + b"1]}", 1),
-    "avro and a byte": (avro, lambda: HEAD + long(MEGA) + b"\0" * 30 * MEGA + b"\0x", 1),
+    "avro and a byte": (avro, lambda: HEAD + varint(MEGA) + b"\0" * 30 * MEGA + b"\0x", 1),
     "protobuf and a group": (proto, lambda: HEAD + b"\0" + b"\x0a\0" * MEGA + b"\x0b\x0c", 1),
     "wide json": (lambda: json_decoder(5000), lambda: b"{}", 8192),
     "wide json in two lines": (lambda: json_decoder(1000), lambda: b"{\n}", 8192),

@@ -12,53 +12,52 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import to_arrow_type
 
 from pyspark_kafka_group.formats.avro_decoder import AvroDecoder, check_avro
-from pyspark_kafka_group.formats.avro_types import of_text, spark_type
-from pyspark_kafka_group.formats.ddl import all_nullable
+from pyspark_kafka_group.formats.avro_types import spark_type
 from pyspark_kafka_group.formats.decoder import Decoded
-from pyspark_kafka_group.formats.registry import Definition, UnknownSchemaError
+from pyspark_kafka_group.formats.registry import Definition
 from pyspark_kafka_group.options.parsers import MalformedError
+from tests.connector.formats.avro_samples import (
+    array,
+    arrow_type,
+    definition,
+    field,
+    logical,
+    map_of,
+    python_decoder,
+    record,
+)
 from tests.formats_samples import ORDER, ORDER_WITH_COUNT, avro, framed
 
 
-def definition(schema: Any, number: int | None = 1) -> Definition:
-    return Definition(id=number, kind="AVRO", text=json.dumps(schema))
-
-
 def decode(reader: Any, values: list[bytes | None], writers: dict[int, Any] | None = None) -> Decoded:
-    def find(number: int) -> Definition:
-        if writers is None or number not in writers:
-            raise UnknownSchemaError
-        return definition(writers[number], number)
-
-    arrow = to_arrow_type(all_nullable(spark_type(of_text(json.dumps(reader)))), timezone="UTC")
-    return AvroDecoder(arrow, definition(reader), find).decode(pa.array(values, pa.binary()))
+    return python_decoder(reader, writers or {}).decode(pa.array(values, pa.binary()))
 
 
-def record(kind: Any, **more: Any) -> dict[str, Any]:
-    return {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind, **more}]}
+def holding(kind: Any, **more: Any) -> dict[str, Any]:
+    """Return a schema of records with a field ``a``."""
+    return record("R", field("a", kind, **more))
 
 
 def resolved(writer: Any, value: Any, reader: Any) -> Any:
     """Return the field of a record that was written with one type and read as another, or the error."""
-    found = decode(record(reader), [framed(2, avro(record(writer), {"a": value}))], {2: record(writer)})
+    found = decode(holding(reader), [framed(2, avro(holding(writer), {"a": value}))], {2: holding(writer)})
     return found.malformed.get(0) or found.column[0].as_py()["a"]
 
 
+MILLIS = logical("long", "timestamp-millis")
 OTHER_UNIT = "does not count a in the unit of the reader's schema"
 
 
-def logical(kind: str, called: str, /, **more: Any) -> dict[str, Any]:
-    return {"type": kind, "logicalType": called, **more}
+ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
 
 
 @pytest.mark.parametrize(
     ("kind", "written", "simple", "value"),
     [
         (logical("int", "date"), 19844, "date", date(2024, 5, 1)),
-        (logical("long", "timestamp-millis"), 1500, "timestamp", datetime(1970, 1, 1, 0, 0, 1, 500000, UTC)),
+        (MILLIS, 1500, "timestamp", datetime(1970, 1, 1, 0, 0, 1, 500000, UTC)),
         (logical("long", "timestamp-micros"), 1500, "timestamp", datetime(1970, 1, 1, 0, 0, 0, 1500, UTC)),
         (logical("long", "local-timestamp-millis"), 1500, "timestamp_ntz", datetime(1970, 1, 1, 0, 0, 1, 500000)),
         (logical("bytes", "decimal", precision=9, scale=2), Decimal("-1.25"), "decimal(9,2)", Decimal("-1.25")),
@@ -66,27 +65,27 @@ def logical(kind: str, called: str, /, **more: Any) -> dict[str, Any]:
          Decimal("1.25")),
         (logical("string", "uuid"), "x", "string", "x"),
         (logical("int", "time-millis"), 5, "int", 5),
-        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B", "string", "B"),
+        (ENUM, "B", "string", "B"),
         ({"type": "fixed", "name": "F", "size": 2}, b"hi", "binary", b"hi"),
-        ({"type": "map", "values": "int"}, {"k": 1}, "map<string,int>", [("k", 1)]),
-        ({"type": "array", "items": ["null", "long"]}, [1, None], "array<bigint>", [1, None]),
+        (map_of("int"), {"k": 1}, "map<string,int>", [("k", 1)]),
+        (array(["null", "long"]), [1, None], "array<bigint>", [1, None]),
         (["null", "string"], None, "string", None),
         ([{"type": "null"}, "string"], "x", "string", "x"),
-        ([{"type": "null"}, {"type": "long", "logicalType": "timestamp-millis"}], None, "timestamp", None),
+        ([{"type": "null"}, MILLIS], None, "timestamp", None),
         ([{"type": "string", "avro.java.string": "String"}, "null", "int"], "x", "struct<member0:string,member1:int>",
          {"member0": "x", "member1": None}),
         (["int", "long"], 5, "bigint", 5),
         (["null", "int", "string"], "x", "struct<member0:int,member1:string>", {"member0": None, "member1": "x"}),
-        (["null", "int", {"type": "map", "values": "int"}], {"k": 1}, "struct<member0:int,member1:map<string,int>>",
+        (["null", "int", map_of("int")], {"k": 1}, "struct<member0:int,member1:map<string,int>>",
          {"member0": None, "member1": [("k", 1)]}),
     ],
 )  # fmt: skip
 def test_a_value_of_a_type(kind: Any, written: Any, simple: str, value: Any) -> None:
-    assert spark_type(record(kind)).simpleString() == f"struct<a:{simple}>"
+    assert spark_type(holding(kind)).simpleString() == f"struct<a:{simple}>"
     raw = copy.deepcopy(kind)
     if isinstance(raw, dict) and raw["type"] in ("int", "long", "string"):
         raw.pop("logicalType", None)
-    found = decode(record(kind), [framed(1, avro(record(raw), {"a": written}))])
+    found = decode(holding(kind), [framed(1, avro(holding(raw), {"a": written}))])
     assert not found.malformed
     assert found.column[0].as_py()["a"] == value
 
@@ -94,12 +93,12 @@ def test_a_value_of_a_type(kind: Any, written: Any, simple: str, value: Any) -> 
 @pytest.mark.parametrize(
     ("schema", "problem"),
     [
-        ({"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}, "contains itself"),
-        (record(["int", "long", "string"]), "cannot be told apart"),
-        (record("money"), "neither a type of Avro nor a name"),
-        ({"type": "record", "name": "E", "fields": []}, "has no fields"),
-        (record(logical("bytes", "decimal", precision=50)), "precision 50"),
-        (record({"type": "array", "items": "null"}), "neither a type"),
+        (record("N", next=["null", "N"]), "contains itself"),
+        (holding(["int", "long", "string"]), "cannot be told apart"),
+        (holding("money"), "neither a type of Avro nor a name"),
+        (record("E"), "has no fields"),
+        (holding(logical("bytes", "decimal", precision=50)), "precision 50"),
+        (holding(array("null")), "neither a type"),
         ({"a": 1}, "not an Avro schema"),
     ],
 )
@@ -123,15 +122,15 @@ def test_records_are_resolved_to_what_is_read() -> None:
 
 
 def test_times_are_what_the_writer_meant() -> None:
-    millis, micros = logical("long", "timestamp-millis"), logical("long", "timestamp-micros")
+    micros = logical("long", "timestamp-micros")
 
-    assert resolved(millis, 1500, micros) == datetime(1970, 1, 1, 0, 0, 1, 500000, UTC)
-    assert resolved(micros, 1500, millis) == datetime(1970, 1, 1, 0, 0, 0, 1500, UTC)
-    assert OTHER_UNIT in resolved("long", 1500, millis)
-    assert OTHER_UNIT in resolved("int", 1500, millis)
-    assert OTHER_UNIT in resolved(["long", "string"], 1500, millis)
-    assert resolved(millis, 1500, "long") == 1500
-    assert resolved(["null", millis], 1500, ["null", "double"]) == 1500.0
+    assert resolved(MILLIS, 1500, micros) == datetime(1970, 1, 1, 0, 0, 1, 500000, UTC)
+    assert resolved(micros, 1500, MILLIS) == datetime(1970, 1, 1, 0, 0, 0, 1500, UTC)
+    assert OTHER_UNIT in resolved("long", 1500, MILLIS)
+    assert OTHER_UNIT in resolved("int", 1500, MILLIS)
+    assert OTHER_UNIT in resolved(["long", "string"], 1500, MILLIS)
+    assert resolved(MILLIS, 1500, "long") == 1500
+    assert resolved(["null", MILLIS], 1500, ["null", "double"]) == 1500.0
 
 
 @pytest.mark.parametrize(
@@ -161,11 +160,9 @@ def test_a_unit_that_the_reader_does_not_name_is_the_number_that_was_written() -
 
 def test_a_time_behind_a_name_is_not_guessed_either() -> None:
     def schema(at: Any) -> dict[str, Any]:
-        at_once = {"type": "record", "name": "T", "fields": [{"name": "at", "type": at}]}
-        return {"type": "record", "name": "R", "fields": [{"name": "a", "type": at_once}, {"name": "b", "type": "T"}]}
+        return record("R", a=record("T", at=at), b="T")
 
-    only = {**schema(logical("long", "timestamp-millis"))["fields"][0], "name": "b"}
-    reader = {"type": "record", "name": "R", "fields": [only]}
+    reader = record("R", b=record("T", at=MILLIS))
     value = framed(2, avro(schema("long"), {"a": {"at": 1500}, "b": {"at": 1500}}))
 
     found = decode(reader, [value], {2: schema("long")})
@@ -173,16 +170,7 @@ def test_a_time_behind_a_name_is_not_guessed_either() -> None:
     assert found.malformed == {0: "schema 2 does not count b.at in the unit of the reader's schema"}
 
 
-MILLIS = logical("long", "timestamp-millis")
-NESTED = {
-    "type": "record",
-    "name": "N",
-    "fields": [
-        {"name": "m", "type": {"type": "map", "values": "int"}},
-        {"name": "b", "type": "bytes", "default": "\u00ff"},
-        {"name": "t", "type": MILLIS, "default": 1000},
-    ],
-}
+NESTED = record("N", field("m", map_of("int")), field("b", "bytes", default="\u00ff"), field("t", MILLIS, default=1000))
 
 
 @pytest.mark.parametrize(
@@ -195,19 +183,19 @@ NESTED = {
         (["bytes", "null"], "\u00ff", b"\xff"),
         (["null", "bytes"], None, None),
         (MILLIS, 1000, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
-        ({"type": "array", "items": MILLIS}, [1000], [datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)]),
+        (array(MILLIS), [1000], [datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)]),
         ("double", 5, 5.0),
         ("double", "Infinity", float("inf")),
         (["double", "string"], 5, {"member0": 5.0, "member1": None}),
         (["bytes", "int"], "\u00ff", {"member0": b"\xff", "member1": None}),
-        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B", "B"),
+        (ENUM, "B", "B"),
         (NESTED, {"m": {"k": 1}}, {"m": [("k", 1)], "b": b"\xff", "t": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)}),
         (["null", {"type": "map", "values": NESTED}], None, None),
     ],
 )  # fmt: skip
 def test_a_new_field_has_its_default_in_each_record(kind: Any, default: Any, value: Any) -> None:
-    writer = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}
-    reader = {**writer, "fields": [*writer["fields"], {"name": "a", "type": kind, "default": default}]}
+    writer = record("R", x="int")
+    reader = record("R", *writer["fields"], field("a", kind, default=default))
 
     found = decode(reader, [framed(2, avro(writer, {"x": n})) for n in range(2)], {2: writer})
 
@@ -223,18 +211,18 @@ def test_a_new_field_has_its_default_in_each_record(kind: Any, default: Any, val
         ("int", 1570903062179, 5),
         ("long", 1570903062179.133, 5),
         (["int", "null"], "null", 5),
-        ({"type": "array", "items": "int"}, ["x"], [5]),
-        ({"type": "array", "items": "int"}, None, [5]),
-        ({"type": "record", "name": "I", "fields": [{"name": "b", "type": "int"}]}, {}, {"b": 5}),
+        (array("int"), ["x"], [5]),
+        (array("int"), None, [5]),
+        (record("I", b="int"), {}, {"b": 5}),
     ],
 )  # fmt: skip
 def test_a_default_of_another_type_matters_only_to_records_without_the_field(
     kind: Any, default: Any, value: Any
 ) -> None:
     """Regression: load() refused the topic, and records of such a writer's schema were malformed.  Spark reads them."""
-    wrong, plain = record(kind, default=default), record(kind)
+    wrong, plain = holding(kind, default=default), holding(kind)
     check_avro(definition(wrong))
-    older = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}
+    older = record("R", x="int")
     value_of_wrong = framed(2, avro(plain, {"a": value}))
 
     for reader, writer in (wrong, plain), (plain, wrong), (wrong, wrong):
@@ -258,23 +246,17 @@ def test_a_default_of_another_type_matters_only_to_records_without_the_field(
 def test_a_decimal_that_is_not_valid_is_its_bytes(kind: Any) -> None:
     """As in Avro's specification and in ``from_avro``.  Regression: load() refused the topic."""
     plain = {key: value for key, value in kind.items() if key in ("type", "size", "name")}
-    found = decode(record(["null", kind]), [framed(1, avro(record(["null", plain]), {"a": b"ab"}))])
+    found = decode(holding(["null", kind]), [framed(1, avro(holding(["null", plain]), {"a": b"ab"}))])
     assert (found.malformed, found.column.to_pylist()) == ({}, [{"a": b"ab"}])
 
 
 def test_an_error_of_a_schema_names_the_field() -> None:
-    inner = {
-        "type": "record",
-        "name": "I",
-        "fields": [{"name": "amount", "type": logical("bytes", "decimal", precision=64)}],
-    }
+    inner = record("I", amount=logical("bytes", "decimal", precision=64))
     with pytest.raises(MalformedError, match=r"^field a\.amount: it has a decimal with precision 64"):
-        spark_type(record(["null", inner]))
+        spark_type(holding(["null", inner]))
 
 
-@pytest.mark.parametrize(
-    "other", [record({"type": "map", "values": "int"}), {"type": "map", "values": "int"}, "int"], ids=str
-)
+@pytest.mark.parametrize("other", [holding(map_of("int")), map_of("int"), "int"], ids=str)
 def test_a_value_that_is_null_as_a_whole_is_null(other: Any) -> None:
     schema = ["null", other, "string"] if other == "int" else ["null", other]
 
@@ -283,26 +265,38 @@ def test_a_value_that_is_null_as_a_whole_is_null(other: Any) -> None:
     assert (found.column.to_pylist(), found.malformed) == ([None], {})
 
 
-def test_a_schema_that_is_no_record_may_refer_to_others() -> None:
-    line = {"type": "record", "name": "Line", "fields": [{"name": "item", "type": "string"}]}
-    lines = {"type": "array", "items": "Line"}
-    whole = Definition(id=1, kind="AVRO", text=json.dumps(lines), references=(("Line", json.dumps(line)),))
-    check_avro(whole)
-    arrow = to_arrow_type(all_nullable(spark_type(lines, [line])), timezone="UTC")
-    written = framed(1, avro({"type": "array", "items": line}, [{"item": "pen"}]))
+LINE = {**record("Line", item="string"), "namespace": "shop"}
 
-    found = AvroDecoder(arrow, whole, lambda _: whole).decode(pa.array([written], pa.binary()))
 
-    assert (found.column.to_pylist(), found.malformed) == ([[{"item": "pen"}]], {})
+@pytest.mark.parametrize(
+    ("schema", "whole", "simple", "value"),
+    [
+        (
+            {**record("Order", line="Line"), "namespace": "shop"},
+            record("shop.Order", line=LINE),
+            "struct<line:struct<item:string>>",
+            {"line": {"item": "pen"}},
+        ),
+        (array("shop.Line"), array(LINE), "array<struct<item:string>>", [{"item": "pen"}]),
+    ],
+    ids=["record", "array"],
+)
+def test_references_are_schemas_that_others_name(schema: Any, whole: Any, simple: str, value: Any) -> None:
+    given = Definition(id=1, kind="AVRO", text=json.dumps(schema), references=(("shop.Line", json.dumps(LINE)),))
+    check_avro(given)
+    decoder = AvroDecoder(arrow_type(schema, LINE), given, lambda _: given)
+
+    found = decoder.decode(pa.array([framed(1, avro(whole, value))], pa.binary()))
+
+    assert spark_type(schema, [LINE]).simpleString() == simple
+    assert (found.column.to_pylist(), found.malformed) == ([value], {})
 
 
 def test_names_are_those_of_their_namespace() -> None:
     def named(space: str, kind: Any) -> dict[str, Any]:
-        fields = [{"name": "f", "type": {"type": "record", "name": "T", "fields": [{"name": "x", "type": kind}]}}]
-        return {"type": "record", "name": "In", "namespace": space, "fields": [*fields, {"name": "g", "type": "T"}]}
+        return {**record("In", f=record("T", x=kind), g="T"), "namespace": space}
 
-    schema = record(named("a", "int"))
-    schema["fields"].append({"name": "b", "type": named("b", {"type": "map", "values": "int"})})
+    schema = record("R", a=named("a", "int"), b=named("b", map_of("int")))
     value: dict[str, Any] = {"a": {"f": {"x": 3}, "g": {"x": 4}}, "b": {"f": {"x": {"k": 1}}, "g": {"x": {"k": 2}}}}
 
     found = decode(schema, [framed(1, avro(schema, value))])
@@ -313,54 +307,20 @@ def test_names_are_those_of_their_namespace() -> None:
 
 
 def test_an_array_of_nothing_is_found_behind_a_name() -> None:
-    nothing = {"type": "record", "name": "E", "fields": [{"name": "n", "type": "null"}]}
-    bomb = {
-        "type": "record",
-        "name": "R",
-        "fields": [{"name": "e", "type": nothing}, {"name": "a", "type": {"type": "array", "items": "E"}}],
-    }
+    bomb = record("R", e=record("E", n="null"), a=array("E"))
 
-    found = decode(record("string", default=""), [framed(2, b"\x80\x80\x80\x80\x80\x80\x80\x01\0")], {2: bomb})
+    found = decode(holding("string", default=""), [framed(2, b"\x80\x80\x80\x80\x80\x80\x80\x01\0")], {2: bomb})
 
     assert found.malformed == {0: "schema 2 has an array of nothing, which is not supported"}
 
 
-def test_references_are_schemas_that_others_name() -> None:
-    line = {"type": "record", "name": "Line", "namespace": "shop", "fields": [{"name": "item", "type": "string"}]}
-    order = {"type": "record", "name": "Order", "namespace": "shop", "fields": [{"name": "line", "type": "Line"}]}
-    whole = Definition(id=1, kind="AVRO", text=json.dumps(order), references=(("shop.Line", json.dumps(line)),))
-    check_avro(whole)
-    found = spark_type(order, [line])
-    arrow = to_arrow_type(all_nullable(found), timezone="UTC")
-    written = avro({**order, "fields": [{"name": "line", "type": line}]}, {"line": {"item": "pen"}})
-
-    values = pa.array([framed(1, written)], pa.binary())
-
-    assert found.simpleString() == "struct<line:struct<item:string>>"
-    assert AvroDecoder(arrow, whole, lambda _: whole).decode(values).column.to_pylist() == [{"line": {"item": "pen"}}]
-
-
 def test_what_is_wrong_with_a_record_is_told() -> None:
-    good = framed(1, avro(record("string"), {"a": "secret"}))
-    bomb = record({"type": "array", "items": "null"})
-    other = {"type": "record", "name": "Other", "fields": [{"name": "z", "type": "int"}]}
+    good = framed(1, avro(holding("string"), {"a": "secret"}))
+    bomb = holding(array("null"))
+    heads = [None, b"", b"\0\0", b"{...}", framed(9, b"x")]
+    records = [good[:-1], good + b"!", framed(2, b"\2"), framed(3, b"\2"), good]
 
-    found = decode(
-        record("string"),
-        [
-            None,
-            b"",
-            b"\0\0",
-            b"{...}",
-            framed(9, b"x"),
-            good[:-1],
-            good + b"!",
-            framed(2, b"\2"),
-            framed(3, b"\2"),
-            good,
-        ],
-        {2: bomb, 3: other},
-    )
+    found = decode(holding("string"), [*heads, *records], {2: bomb, 3: record("Other", z="int")})
 
     assert found.malformed == {
         1: "it has 0 bytes, but the id of a schema alone takes 5",
@@ -391,11 +351,9 @@ def test_a_schema_that_does_not_do_is_looked_at_once() -> None:
 
 
 def test_without_a_registry_records_have_no_ids() -> None:
-    arrow = to_arrow_type(all_nullable(spark_type("string")), timezone="UTC")
+    decoder = AvroDecoder(arrow_type("string"), definition("string", None), None)
 
-    found = AvroDecoder(arrow, definition("string", None), None).decode(pa.array([avro("string", "x")], pa.binary()))
-
-    assert found.column.to_pylist() == ["x"]
+    assert decoder.decode(pa.array([avro("string", "x")], pa.binary())).column.to_pylist() == ["x"]
 
 
 ORDERS = st.fixed_dictionaries(
@@ -430,10 +388,9 @@ def test_any_bytes_are_a_record_or_malformed(values: list[bytes]) -> None:
 
 def test_a_schema_of_millions_of_parts_is_refused_at_once() -> None:
     """Regression: load() did not end for a few types that use each other twice."""
-    kind: Any = {"type": "record", "name": "T0", "fields": [{"name": "x", "type": "int"}]}
+    kind = record("T0", x="int")
     for n in range(1, 50):
-        fields = [{"name": "a", "type": kind}, {"name": "b", "type": f"T{n - 1}"}]
-        kind = {"type": "record", "name": f"T{n}", "fields": fields}
+        kind = record(f"T{n}", a=kind, b=f"T{n - 1}")
 
     with pytest.raises(MalformedError, match="more than 20000 parts"):
         spark_type(kind)

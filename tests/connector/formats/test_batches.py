@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest.mock import MagicMock
@@ -31,11 +31,15 @@ from pyspark_kafka_group.testing.schema_registry import SchemaRegistryServer
 from pyspark_kafka_group.writing import dead_letters
 from pyspark_kafka_group.writing.dead_letters import DeadLetters
 from pyspark_kafka_group.writing.record_rows import each
-from tests.connector.formats.avro_pairs import varint
+from tests.connector.columns.batches import varint
+from tests.connector.formats.avro_samples import array, record
 from tests.connector.reading.clients import need_native_library
 
 BASE = {"kafka.bootstrap.servers": "b:9092", "subscribe": "orders"}
 JSON = {"valueFormat": "json", "valueSchema": "id INT", "columns": "value,offset"}
+
+
+LETTERS = {"malformedRecords": "deadLetter", "deadLetterTopic": "dead"}
 
 
 def formats(**options: str) -> tuple[Formats, tuple[str, ...]]:
@@ -44,14 +48,17 @@ def formats(**options: str) -> tuple[Formats, tuple[str, ...]]:
     return settings.formats, settings.columns
 
 
-def batch(columns: tuple[str, ...], *values: bytes | None) -> pa.RecordBatch:
+def batch(columns: tuple[str, ...], *values: bytes | None, keys: Sequence[bytes | None] = ()) -> pa.RecordBatch:
+    """Return these columns of records of one partition, from offset 100 on."""
     rows = len(values)
     made: dict[str, Any] = {
-        "key": [b"k"] * rows,
+        "key": list(keys) or [b"k"] * rows,
         "value": list(values),
         "topic": ["orders"] * rows,
         "partition": [3] * rows,
         "offset": list(range(100, 100 + rows)),
+        "timestamp": [None] * rows,
+        "timestampType": [0] * rows,
         "headers": [None] * rows,
     }
     return pa.RecordBatch.from_pydict({name: made[name] for name in columns}, schema=arrow_schema(columns))
@@ -71,12 +78,7 @@ def test_rows_have_the_columns_that_were_asked_for() -> None:
     assert found.to_pydict() == {"value": [{"id": 1}, None], "offset": [100, 101]}
 
 
-WIDE = {"type": "record", "name": "Line", "fields": [{"name": f"f{n}", "type": "string"} for n in range(30)]}
-LINES = {
-    "type": "record",
-    "name": "Order",
-    "fields": [{"name": "lines", "type": {"type": "array", "items": ["null", WIDE]}}],
-}
+LINES = record("Order", lines=array(["null", record("Line", **{f"f{n}": "string" for n in range(30)})]))
 
 
 def lines(count: int) -> bytes:
@@ -92,14 +94,9 @@ def test_a_batch_whose_columns_would_be_too_large_is_split(monkeypatch: pytest.M
     def send(batch: pa.RecordBatch, reasons: Mapping[int, str]) -> None:
         letters.extend([batch.column("offset")[row].as_py(), reason] for row, reason in reasons.items())
 
-    asked = {
-        "valueFormat": "avro",
-        "valueSchema": json.dumps(LINES),
-        "keyFormat": "string",
-        "columns": "key,value,offset",
-    }
+    asked = {"valueFormat": "avro", "valueSchema": json.dumps(LINES), "keyFormat": "string"}
     values = [*[lines(4000)] * 9, lines(200_000), None, lines(1)]
-    found = decode(*values, send=send, malformedRecords="deadLetter", deadLetterTopic="bad", **asked)
+    found = decode(*values, send=send, columns="key,value,offset", **asked, **LETTERS)
 
     assert len(found) > 1
     assert [offset for one in found for offset in one.column("offset").to_pylist()] == [*range(100, 109), 110, 111]
@@ -146,17 +143,15 @@ def test_null_says_why_in_a_column() -> None:
 
 
 def test_dead_letters_make_no_rows() -> None:
-    sent: list[tuple[pa.RecordBatch, Mapping[int, str]]] = []
+    send = MagicMock()
 
-    found = decode(
-        b"x", b"{}", send=lambda *letter: sent.append(letter), malformedRecords="deadLetter", deadLetterTopic="dead"
-    )
-    none = decode(b"x", send=lambda *letter: sent.append(letter), malformedRecords="deadLetter", deadLetterTopic="dead")
+    found = decode(b"x", b"{}", send=send, **LETTERS)
 
     assert [one.column("offset").to_pylist() for one in found] == [[101]]
-    assert none == []
-    assert sent[0][0].column("headers").to_pylist() == [None, None]
-    assert sent[0][1] == {0: "value: it is not JSON: Expecting value at character 0"}
+    ((read, reasons),) = [call.args for call in send.call_args_list]
+    assert read.column("headers").to_pylist() == [None, None]
+    assert reasons == {0: "value: it is not JSON: Expecting value at character 0"}
+    assert decode(b"x", send=send, **LETTERS) == []
 
 
 def test_both_columns_are_decoded() -> None:
@@ -177,40 +172,21 @@ def test_a_string_has_to_be_utf_8() -> None:
 
 
 def test_dead_letters_are_written_as_they_were_with_their_origin(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[Any] = []
-
-    class Producer:
-        def send(self, rows: Any) -> None:
-            calls.append(rows)
-
-        def flush(self) -> None:
-            calls.append("flushed")
-
-    configs: list[dict[str, str]] = []
-
-    @contextmanager
-    def lease(config: dict[str, str]) -> Any:
-        configs.append(config)
-        yield Producer()
-
+    lease = MagicMock()
+    producer = lease.return_value.__enter__.return_value
     monkeypatch.setattr(dead_letters, "lease", lease)
     columns = ("key", "value", "topic", "partition", "offset", "headers")
-    properties = {
-        "bootstrap.servers": "b:9092",
-        "fetch.min.bytes": "7",
-        "isolation.level": "read_committed",
-        "acks": "0",
-    }
+    properties = {"bootstrap.servers": "b:9092", "fetch.min.bytes": "7", "isolation.level": "read_committed"}
 
     read = batch(columns, b"x", b"{", b"z")
     traces = pa.array([None, [{"key": "trace", "value": b"7"}], None], read.schema.field("headers").type)
 
-    DeadLetters(properties, "dead", "me").send(
+    DeadLetters({**properties, "acks": "0"}, "dead", "me").send(
         read.set_column(columns.index("headers"), read.schema.field("headers"), traces), {1: "value: bad"}
     )
 
-    rows, flushed = calls
-    assert flushed == "flushed"
+    assert [name for name, _, _ in producer.method_calls] == ["send", "flush"]
+    (rows,) = producer.send.call_args.args
     assert (rows.topics, rows.key.to_pylist(), rows.value.to_pylist()) == (("dead",), [b"k"], [b"{"])
     assert [(h["key"], h["value"]) for h in rows.headers.to_pylist()[0]] == [
         (b"trace", b"7"),
@@ -221,9 +197,9 @@ def test_dead_letters_are_written_as_they_were_with_their_origin(monkeypatch: py
     ]
     ((_, arguments),) = each(rows)  # the records, as a producer without direct access sends them
     assert arguments["headers"][:2] == [("trace", b"7"), ("kafka-group.topic", b"orders")]
-    assert configs[0]["acks"] == "all"
-    assert configs[0]["bootstrap.servers"] == "b:9092"
-    assert "fetch.min.bytes" not in configs[0]
+    (config,) = lease.call_args.args
+    assert (config["acks"], config["bootstrap.servers"]) == ("all", "b:9092")
+    assert "fetch.min.bytes" not in config
 
 
 _WITH, _WITHOUT = 4, 0  # headers of a letter with and without the added ones

@@ -6,16 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from pyspark_kafka_group.columns.native_library import READER_OVERRIDE
 from pyspark_kafka_group.formats.decoder import TOO_LARGE
 from tests.connector.formats.large_records import KINDS
-
-SCRIPT = Path(__file__).with_name("large_records.py")
-
+from tests.packaging.packages import ROOT
 
 WITHOUT_C = [(kind, "off") for kind in KINDS if "json" not in kind]
 
@@ -26,7 +23,8 @@ def test_a_record_takes_limited_memory(kind: str, override: str) -> None:
     rows = KINDS[kind][2]
 
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), kind],
+        [sys.executable, "-m", "tests.connector.formats.large_records", kind],
+        cwd=ROOT,
         env={**os.environ, READER_OVERRIDE: override},
         capture_output=True,
         text=True,

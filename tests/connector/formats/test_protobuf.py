@@ -20,7 +20,7 @@ from pyspark_kafka_group.formats.decoder import TOO_LARGE, Decoded
 from pyspark_kafka_group.formats.protobuf import ProtobufDecoder, file_of, message_of, spark_type
 from pyspark_kafka_group.formats.registry import Definition, UnknownSchemaError
 from pyspark_kafka_group.options.parsers import MalformedError
-from tests.connector.formats.avro_pairs import varint
+from tests.connector.columns.batches import varint
 from tests.formats_samples import descriptor, framed, order_message, proto_file
 
 FILE = Definition(id=1, kind="PROTOBUF", text=descriptor(proto_file()))

@@ -184,10 +184,14 @@ def test_a_token_is_sent() -> None:
         assert server.authorization == ["Bearer t0ken"]
 
 
-def test_a_registry_that_refuses_is_an_error_without_the_password(server: SchemaRegistryServer) -> None:
+@pytest.mark.parametrize("wrong", [{"basic.auth.user.info": "etl:wr0ng"}, {"bearer.auth.token": "wr0ng"}])
+def test_a_registry_that_refuses_is_an_error_without_the_password(
+    server: SchemaRegistryServer, wrong: dict[str, str]
+) -> None:
     with pytest.raises(SchemaRegistryError) as raised:
-        ask(server, **{"basic.auth.user.info": "etl:wr0ng"}).newest("orders-value")
+        Registry({"url": server.url, **wrong}, patience_s=0).newest("orders-value")
 
+    assert len(server.requests) == 1
     assert str(raised.value) == (
         f"The schema registry {server.url} refuses to show subject 'orders-value' (HTTP 401). Check "
         "schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token, and that this user "
@@ -209,14 +213,7 @@ def test_a_password_that_was_changed_is_read_again(tmp_path: Path) -> None:
         assert registry.by_id(number).text == '"string"'
 
 
-def test_a_token_that_is_refused_is_an_error(server: SchemaRegistryServer) -> None:
-    with pytest.raises(SchemaRegistryError, match="HTTP 401"):
-        Registry({"url": server.url, "bearer.auth.token": "wr0ng"}, patience_s=0).by_id(1)
-
-    assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("user", ["etl:s3c@r3t", "s3c@r3t", "etl:s3c:r3t"])
+@pytest.mark.parametrize("user", ["etl:s3cr3t", "etl:s3c@r3t", "s3c@r3t", "etl:s3c:r3t"])
 def test_a_user_in_the_url_is_not_shown(user: str) -> None:
     with SchemaRegistryServer() as server:
         url = server.url.replace("//", f"//{user}@")
@@ -226,6 +223,7 @@ def test_a_user_in_the_url_is_not_shown(user: str) -> None:
 
     assert "r3t" not in str(raised.value)
     assert "s3c" not in str(raised.value)
+    assert server.url in str(raised.value) or user != "etl:s3cr3t"
 
 
 def test_a_registry_that_is_down_is_asked_again_and_then_an_error(server: SchemaRegistryServer) -> None:
@@ -301,25 +299,14 @@ def test_unknown_ids_take_a_limited_amount_of_memory(
     assert len(server.requests) == 12  # the first id takes two requests; 106 is in the cache, and 100 no longer is
 
 
-def test_no_registry_at_all_is_an_error_without_the_password() -> None:
-    with SchemaRegistryServer() as server:
-        url = server.url.replace("//", "//etl:s3cr3t@")
-
-    with pytest.raises(SchemaRegistryError) as raised:
-        Registry({"url": url}, patience_s=0).by_id(1)
-
-    assert server.url in str(raised.value)
-    assert "s3cr3t" not in str(raised.value)
-
-
 def test_what_the_client_refuses_names_the_options() -> None:
     with pytest.raises(OptionError, match=r"schema\.registry"):
         Registry({"url": "registry:8081"})
 
 
 @pytest.fixture
-def secured(tmp_path: Path) -> Iterator[tuple[SchemaRegistryServer, dict[str, str]]]:
-    """Yield a registry that requires a client certificate, and the options to connect to it."""
+def secured(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Yield the options to connect to a registry that requires a client certificate."""
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
@@ -333,30 +320,24 @@ def secured(tmp_path: Path) -> Iterator[tuple[SchemaRegistryServer, dict[str, st
     (tmp_path / "me.key").write_bytes(encrypted)
     with SchemaRegistryServer(tls=context) as server:
         server.register("orders-value", '"string"')
-        yield (
-            server,
-            {
-                "url": server.url,
-                "ssl.ca.location": str(tmp_path / "ca.pem"),
-                "ssl.certificate.location": str(tmp_path / "me.crt"),
-                "ssl.key.location": str(tmp_path / "me.key"),
-                "ssl.key.password": "k3y",
-            },
-        )
+        yield {
+            "url": server.url,
+            "ssl.ca.location": str(tmp_path / "ca.pem"),
+            "ssl.certificate.location": str(tmp_path / "me.crt"),
+            "ssl.key.location": str(tmp_path / "me.key"),
+            "ssl.key.password": "k3y",
+        }
 
 
-def test_mutual_tls(secured: tuple[SchemaRegistryServer, dict[str, str]]) -> None:
-    _, options = secured
-
-    assert Registry(options, patience_s=0).newest("orders-value").id == 1
+def test_mutual_tls(secured: dict[str, str]) -> None:
+    assert Registry(secured, patience_s=0).newest("orders-value").id == 1
 
 
 @pytest.mark.parametrize(
     "name", ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password"]
 )
-def test_each_part_of_mutual_tls_counts(name: str, secured: tuple[SchemaRegistryServer, dict[str, str]]) -> None:
-    _, options = secured
-    wrong = {key: value for key, value in options.items() if key != name}
+def test_each_part_of_mutual_tls_counts(name: str, secured: dict[str, str]) -> None:
+    wrong = {key: value for key, value in secured.items() if key != name}
     if name == "ssl.key.password":
         wrong[name] = "wr0ng"  # without a password, OpenSSL would prompt for it at the terminal
 

@@ -17,35 +17,24 @@ from pyspark_kafka_group.formats.planning import typed_schema
 from pyspark_kafka_group.offsets.errors import ConditionError, MalformedRecordError
 from pyspark_kafka_group.options.batch_settings import parse_batch
 from pyspark_kafka_group.where.filtering import RowFilter, row_filter
+from tests.connector.formats.test_batches import BASE, JSON
+from tests.connector.formats.test_batches import batch as records
 
-BASE = {"kafka.bootstrap.servers": "b:9092", "subscribe": "orders"}
-JSON = {"valueFormat": "json", "valueSchema": "id INT", "columns": "key,value,offset"}
 GOOD, BAD = b'{"id": 1}', b"{"
 
 
-def raw(columns: tuple[str, ...], keys: list[bytes | None], values: list[bytes | None]) -> pa.RecordBatch:
-    rows = len(keys)
-    made: dict[str, Any] = {
-        "key": keys,
-        "value": values,
-        "topic": ["orders"] * rows,
-        "partition": [3] * rows,
-        "offset": [*range(100, 100 + rows)],
-        "timestamp": [None] * rows,
-        "timestampType": [0] * rows,
-        "headers": [None] * rows,
-    }
-    return pa.RecordBatch.from_pydict({name: made[name] for name in columns}, schema=arrow_schema(columns))
+def keyed(columns: tuple[str, ...], *keys: bytes | None) -> pa.RecordBatch:
+    return records(columns, *[None] * len(keys), keys=keys)
 
 
 def read(keys: list[bytes | None], values: list[bytes | None], where: str, send: Any = None, **options: str) -> Any:
     """Return the rows of a typed read, each as a dict."""
-    settings = parse_batch({**BASE, **JSON, **options, "where": where})
+    settings = parse_batch({**BASE, **JSON, "columns": "key,value,offset", **options, "where": where})
     assert settings.formats is not None
     schema = typed_schema(settings.columns, settings.formats)
     typed = typed_reading(settings.formats, settings.columns, schema)
     wanted: RowFilter = pickle.loads(pickle.dumps(row_filter(where, to_arrow(schema))))
-    batch = raw(wanted.columns_to_read(typed.columns), keys, values)
+    batch = records(wanted.columns_to_read(typed.columns), *values, keys=keys)
     found = list(decoded(iter([batch]), typed, send, wanted))
     assert all(one.num_rows for one in found)
     return [row for one in found for row in one.to_pylist()]
@@ -58,13 +47,13 @@ def offsets(rows: Any) -> list[int]:
 def test_columns_of_the_condition_that_are_not_wanted_are_read_and_dropped() -> None:
     wanted = row_filter("key = 'a' AND partition = 3", arrow_schema(("value",)))
     assert wanted.columns_to_read(("value",)) == ("key", "value", "partition")
-    batch = raw(("key", "value", "partition"), [b"a", b"b", None], [b"1", b"2", b"3"])
+    batch = records(("key", "value", "partition"), b"1", b"2", b"3", keys=[b"a", b"b", None])
     assert [found.to_pydict() for found in wanted.rows(iter([batch]), ("value",))] == [{"value": [b"1"]}]
 
 
 def test_a_batch_of_which_nothing_is_left_is_left_out() -> None:
     wanted = row_filter("key = 'a'", arrow_schema(("key",)))
-    assert list(wanted.rows(iter([raw(("key",), [b"b"], [None])]), ("key",))) == []
+    assert list(wanted.rows(iter([keyed(("key",), b"b")]), ("key",))) == []
 
 
 def test_closing_the_rows_closes_the_batches() -> None:
@@ -72,8 +61,8 @@ def test_closing_the_rows_closes_the_batches() -> None:
 
     def source() -> Any:
         try:
-            yield raw(("key",), [b"a"], [None])
-            yield raw(("key",), [b"a"], [None])
+            yield keyed(("key",), b"a")
+            yield keyed(("key",), b"a")
         finally:
             closed.append(True)
 
@@ -86,14 +75,14 @@ def test_closing_the_rows_closes_the_batches() -> None:
 def test_a_record_for_which_the_condition_fails_is_named() -> None:
     wanted = row_filter("CAST(CAST(key AS STRING) AS INT) > 0", arrow_schema(("key",)))
     assert wanted.columns_to_read(("key",)) == ("key", "topic", "partition", "offset")
-    batch = raw(("key", "topic", "partition", "offset"), [b"1", b"x"], [None, None])
+    batch = keyed(("key", "topic", "partition", "offset"), b"1", b"x")
     with pytest.raises(ConditionError, match=r"orders-3: .*offset 101.*TRY_CAST"):
         list(wanted.rows(iter([batch]), ("key",)))
 
 
 def test_a_row_that_an_earlier_part_drops_does_not_fail() -> None:
     wanted = row_filter("offset > 100 AND CAST(CAST(key AS STRING) AS INT) > 0", arrow_schema(("key",)))
-    batch = raw(("key", "topic", "partition", "offset"), [b"x", b"1", b"0"], [None] * 3)
+    batch = keyed(("key", "topic", "partition", "offset"), b"x", b"1", b"0")
     assert [found.to_pydict() for found in wanted.rows(iter([batch]), ("key",))] == [{"key": [b"1"]}]
 
 
