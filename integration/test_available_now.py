@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from integration.cluster import lag, produce
 from integration.pipelines import PATIENCE_S, Pipeline, wait_for
-from integration.spark_fixtures import either_protocol
+from integration.spark_fixtures import classic_protocol, either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -19,6 +19,7 @@ def ended(query: Pipeline) -> None:
     assert query.started.awaitTermination(int(PATIENCE_S)), f"{query.name} does not end"
 
 
+@either_protocol
 def test_two_runs_that_begin_together_read_everything(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
@@ -36,6 +37,7 @@ def test_two_runs_that_begin_together_read_everything(
     assert lag(kafka.bootstrap_servers, group, name, range(4)) == 0
 
 
+@classic_protocol
 def test_run_beside_a_busy_member_reads_its_share(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
@@ -52,19 +54,3 @@ def test_run_beside_a_busy_member_reads_its_share(
         assert {row.partition for row in run.rows[before:]}
         produce(kafka.bootstrap_servers, name, dict.fromkeys(range(4), 15))
         wait_for(lambda: len(busy.owned()) == 4, "the busy one has everything again")
-
-
-@either_protocol
-def test_run_without_a_partition_says_so_in_time(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 10})
-    owner = pipeline(name, name="owner").start()
-    owner.wait_for_rows(10)
-    begun = time.monotonic()
-    query = pipeline(name, name="run").start(availableNow=True).query
-    assert query is not None
-    wait_for(lambda: query.exception() is not None or not query.isActive, "the run ends")
-    assert f"The group '{group}' has assigned no partition to this run with availableNow" in str(query.exception())
-    assert time.monotonic() - begun < 60

@@ -13,6 +13,7 @@ from integration.cluster import Stream, lag
 from integration.database_sink import WITH_TABLE, WITHOUT, create_tables, rows_of
 from integration.pipelines import Application, wait_for
 from integration.postgres import execute
+from integration.spark_fixtures import classic_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -40,7 +41,7 @@ def forget_newest_commit(checkpoint: Path) -> None:
 
 
 @pytest.mark.timeout(600)  # starts Spark four times
-@pytest.mark.parametrize("protocol", ["classic"], indirect=True)  # its clients choose the session timeout
+@classic_protocol  # its clients choose the session timeout
 def test_every_record_is_in_the_table_once(
     kafka: Kafka,
     topic: TopicFactory,

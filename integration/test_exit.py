@@ -88,16 +88,6 @@ def test_sigkill_of_the_source_process(kafka: Kafka, group: str, owning: tuple[P
 
 
 @either_protocol
-def test_the_jvm_is_killed(kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]) -> None:
-    app, _ = started()
-    (jvm,) = app.processes(Part.JVM)
-    begin = time.monotonic()
-    os.kill(jvm.pid, signal.SIGKILL)
-    assert_gone(app, kafka.bootstrap_servers, group, begin)
-    assert app.events("left")[0]["clean"]
-
-
-@either_protocol
 def test_the_drivers_python_is_killed(
     kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
 ) -> None:

@@ -9,9 +9,8 @@ import pytest
 from integration.report import table
 from integration.soak.run import Soak, run
 
-# Each fault is over before the next one begins.  test_hand_over, test_shared_group, test_planned_rebalances and
-# test_rolling_changes cover slow drains, rolling restarts and more than two members under both protocols.  Here one
-# protocol is enough for these.
+# Each fault is over before the next one begins.  test_hand_over, test_planned_rebalances and test_rolling_changes cover
+# slow drains, rolling restarts and more than two members.  Here one protocol is enough for these.
 OF_BOTH = ("kill application", "pause source past its session", "restart broker")
 APPLICATIONS = {"classic": 3, "consumer": 2}
 FAULTS = {"classic": (*OF_BOTH, "slow batch past its drain"), "consumer": OF_BOTH}

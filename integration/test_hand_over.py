@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from integration.cluster import Stream, lag, produce
 from integration.pipelines import PATIENCE_S, Pipeline, assert_exactly_once, assert_orderly, wait_for
+from integration.spark_fixtures import classic_protocol, either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -16,6 +17,7 @@ Pipelines = Callable[..., Pipeline]
 APART = {"processingTime": "500 milliseconds"}
 
 
+@classic_protocol  # test_main_paths has both
 def test_a_revoked_partition_leaves_after_its_batch_is_committed(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
@@ -72,25 +74,7 @@ def test_partitions_that_stay_go_on_while_another_one_drains(
     assert not lively.events("draining", "expired", "lost"), "nothing of the lively one had to move"
 
 
-def test_a_query_that_is_stopped_between_batches_leaves_nothing_to_repeat(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    """`query.stop()` may interrupt a batch that the sink already has; `pyspark_kafka_group.stop` lets it finish."""
-    name = topic(2)
-    with Stream(kafka.bootstrap_servers, {name: 2}, per_second=200) as stream:
-        leaving = pipeline(name, name="leaving").start()
-        staying = pipeline(name, name="staying").start(**APART)
-        leaving.wait_for_ownership(1)
-        staying.wait_for_ownership(1)
-        leaving.stop_cleanly()
-        assert leaving.started.exception() is None
-        staying.wait_for_ownership(2)
-        stream.close()
-        wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0")
-    assert_exactly_once(leaving.rows + staying.rows, stream.produced)
-    assert leaving.events("left")[0]["clean"]
-
-
+@either_protocol
 def test_a_drain_that_takes_too_long_is_ended_and_declared(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
@@ -10,14 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from benchmarks.group_members import GroupMember
 from integration.pipelines import wait_for
 from pyspark_kafka_group.testing import LocalKafka
-from pyspark_kafka_group.tools.commands import kafka_group
 
 ROOT = Path(__file__).parents[1]
 
@@ -67,24 +64,6 @@ def test_a_broker_with_defaults_refuses_quick_heartbeats(default_kafka: LocalKaf
     """This is why members ask more often than the broker demands."""
     with pytest.raises(KafkaException, match=r"group\.consumer\.min\.heartbeat\.interval\.ms"):
         set_for_group(default_kafka, "quick", "consumer.heartbeat.interval.ms", "500")
-
-
-def test_doctor_names_the_least_heartbeat(default_kafka: LocalKafka, tmp_path: Path) -> None:
-    default_kafka.create_topic("asked", 1)
-    servers, group = default_kafka.bootstrap_servers, "asked"
-    member = GroupMember("only", options_of(servers, group, "asked"), tmp_path, 0.1)
-
-    def findings() -> dict[str, dict[str, str]]:
-        found = CliRunner().invoke(kafka_group, ["doctor", "-b", servers, "--json", group])
-        return {one["code"]: one for one in json.loads(found.stdout)["findings"]} if found.exit_code == 0 else {}
-
-    try:
-        finding = wait_for(lambda: findings().get("HEARTBEATS_RARE"), "doctor finds the heartbeats", timeout_s=60)
-    finally:
-        member.stop()
-    assert finding["evidence"].startswith("it is 5000:")
-    assert finding["remedy"].startswith("It cannot be below 5000")
-    assert ("assignment" in finding["evidence"]) == ("assignment.interval" in finding["remedy"])
 
 
 def options_of(servers: str, group: str, topic: str) -> dict[str, str]:

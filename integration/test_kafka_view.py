@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 from integration.cluster import committed, lag, members, produce
 from integration.pipelines import Pipeline, wait_for
+from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 Pipelines = Callable[..., Pipeline]
 
 
+@either_protocol
 def test_kafkas_tools_show_a_query_without_lag_and_its_partition_moves_within_seconds_of_its_stop(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.group_size import Run
+from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 MEMBERS, PARTITIONS = 20, 100
 
 
+@either_protocol
 def test_twenty_members_that_start_at_once_begin_where_the_group_has_committed(
     kafka: Kafka, topic: TopicFactory, protocol: str, tmp_path: Path
 ) -> None:

@@ -97,22 +97,6 @@ def test_the_commit_log_releases_a_partition_of_a_finished_batch(
 
 
 @either_protocol
-def test_a_stop_between_two_triggers_leaves_nothing_to_repeat(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    """`pyspark_kafka_group.stop` reads the finished batch from the query's progress, also without a listener."""
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 10})
-    query = pipeline(name).start(processingTime="1 hour")
-    query.wait_for_rows(10)
-    begin = time.time()
-    query.stop_cleanly()
-    soon(begin, "pyspark_kafka_group.stop")
-    assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 10}
-    assert query.events("left")[0]["clean"]
-
-
-@either_protocol
 def test_a_hard_stop_between_two_triggers_commits_what_the_commit_log_has(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, tmp_path: Path
 ) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-
-from click.testing import CliRunner
 
 from integration.cluster import Stream, lag, produce
 from integration.oracles import Member
@@ -15,7 +12,6 @@ from integration.sink import Delivery
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
-from pyspark_kafka_group.tools.commands import kafka_group
 
 Pipelines = Callable[..., Pipeline]
 
@@ -49,43 +45,6 @@ def test_a_group_is_upgraded_member_by_member(
     wait_for(lambda: len(old.rows) + len(new.rows) + len(back.rows) == 600, "all is read")
     wait_for(lambda: lag(servers, group, name, range(4)) == 0, "all is committed")
     assert_exactly_once(old.rows + new.rows + back.rows, {(name, number): 150 for number in range(4)})
-
-
-@either_protocol
-def test_a_group_goes_back_to_the_classic_protocol_while_it_runs(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    """When its last member of the new protocol has left, the coordinator makes it a classic group again."""
-    name, servers = topic(4), kafka.bootstrap_servers
-    made: list[Pipeline] = []
-
-    def start(query: str, protocol: str) -> Pipeline:
-        made.append(pipeline(name, name=query, **{"kafka.group.protocol": protocol}).start())
-        return made[-1]
-
-    with Stream(servers, {name: 4}, per_second=100) as stream:
-        new = start("new", "consumer")
-        new.wait_for_rows(1)
-        old = start("old", "classic")
-        for query in (new, old):
-            query.wait_for_ownership(2)
-        assert protocol_of(servers, group) == "consumer"
-        new.stop_cleanly()
-        old.wait_for_ownership(4)
-        wait_for(lambda: protocol_of(servers, group) == "classic", "the group is classic")
-        late = start("late", "classic")
-        for query in (old, late):
-            query.wait_for_ownership(2)
-            query.wait_for_rows(len(query.rows) + 1)
-        stream.close()
-        wait_for(lambda: lag(servers, group, name, range(4)) == 0, "all is committed")
-    assert_exactly_once([row for query in made for row in query.rows], stream.produced)
-
-
-def protocol_of(servers: str, group: str) -> str:
-    found = CliRunner().invoke(kafka_group, ["describe", "-b", servers, "--json", group])
-    assert found.exit_code == 0, found.output
-    return str(json.loads(found.stdout)["protocol"])
 
 
 @either_protocol

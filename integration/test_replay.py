@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import threading
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
-from integration.cluster import Stream, committed, lag, members, produce, reset
+from integration.cluster import Stream, committed, lag, members, produce
 from integration.pipelines import (
     PATIENCE_S,
     Application,
@@ -37,20 +34,6 @@ class FailingOnce:
         if batch == self._batch and not self._failed:
             self._failed = True
             raise RuntimeError("the sink is down")
-
-
-class HeldThenFailing:
-    """Blocks a batch until the test releases it, and then fails it.
-
-    Meanwhile the query owns the partitions and writes nothing.
-    """
-
-    def __init__(self) -> None:
-        self.released = threading.Event()
-
-    def __call__(self, _batch: int) -> None:
-        assert self.released.wait(PATIENCE_S)
-        raise RuntimeError("the sink is down")
 
 
 def produce_one_batch(bootstrap: str, topic: str, counts: Mapping[int, int], query: Pipeline, *, start: int) -> None:
@@ -89,22 +72,6 @@ def test_a_batch_that_failed_is_replayed_with_its_id_and_its_range(
 
 
 @either_protocol
-def test_the_first_batch_is_replayed_as_it_was(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    """Spark does not store the start of batch 0.  The end offset contains it."""
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 10})
-    query = pipeline(name, before_batch=FailingOnce(0)).start()
-    query.failure()
-    produce(kafka.bootstrap_servers, name, {0: 5}, start=10)
-    query.start()
-    query.wait_for_rows(15)
-    assert [row.offset for row in query.rows if row.batch == 0] == list(range(10))
-    assert_exactly_once(query.rows, {(name, 0): 15})
-
-
-@either_protocol
 def test_ranges_that_another_query_has_taken_over_are_left_to_it(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
@@ -133,51 +100,23 @@ def test_ranges_that_another_query_has_taken_over_are_left_to_it(
 
 
 @either_protocol
-def test_skipped_range_is_read_when_its_new_owner_gives_it_back_unread(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    """Spark's log says that the first query has finished the range.  Only the skip marker shows that it has not."""
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 10})
-    first = pipeline(name, name="first", before_batch=FailingOnce(1)).start()
-    first.wait_for_rows(10)
-    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "lag 0")
-    produce_one_batch(kafka.bootstrap_servers, name, {0: 5}, first, start=10)
-    first.failure()
-    second_batch = HeldThenFailing()
-    # Deliberate: without a warm-up.  The first query may still be a member, and the warm-up would run a blocked batch.
-    second = pipeline(name, name="second", before_batch=second_batch, warmUp="false").start()
-    second.wait_for_ownership(1)
-    first.start()
-    wait_for((first.checkpoint / "commits" / "1").exists, "Spark has finished the batch that was skipped")
-    assert first.events("replayed")[0]["skipped"] == {f"{name}-0": [10, 15]}
-    first.stop()
-    second_batch.released.set()
-    second.failure()
-    first.start()
-    first.wait_for_rows(15)
-    assert [row.offset for row in first.rows] == list(range(15))
-
-
 def test_killed_query_waits_for_the_session_of_its_former_process_and_replays_what_spark_logged(
-    kafka: Kafka, topic: TopicFactory, application: Callable[..., Application], pipeline: Pipelines, protocol: str
+    kafka: Kafka, topic: TopicFactory, application: Callable[..., Application], pipeline: Pipelines
 ) -> None:
     """No member owns the partitions until then.  To skip them would repeat records that the sink already has.
 
     The next process is one of the test's own session, with the checkpoint of the killed application.
     """
     name = topic(2)
-    session = {"kafka.session.timeout.ms": "6000"} if protocol == "classic" else {}  # KIP-848: the broker decides
-    app = application(name, "app", **session).start()
+    app = application(name, "app").start()
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
     wait_for(lambda: len(app.rows) >= 20, "20 rows")
     with Stream(kafka.bootstrap_servers, {name: 2}, per_second=100) as stream:
         seen = len(app.rows)
         wait_for(lambda: len(app.rows) > seen + 100, "batches run")
         app.kill()
-        # As on another host: under KIP-848, the former process must not count as another query.
-        host = {"kafka.client.id": "another-host"} if protocol == "consumer" else {}
-        again = pipeline(name, name="app", **session, **host).start(processingTime="1 second")
+        # As on another host: the former process must not count as another query.
+        again = pipeline(name, name="app", **{"kafka.client.id": "another-host"}).start(processingTime="1 second")
         again.wait_for_rows(100)
     produced = {key: 10 + count for key, count in stream.produced.items()}
     before = app.rows
@@ -217,119 +156,3 @@ def test_a_query_that_is_stopped_while_it_waits_to_replay_does_not_run_its_batch
     wait_for(lambda: again.events("replayed"), "the batch is decided again")
     wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "lag 0")
     assert_exactly_once([*again.rows, *other.rows], {(name, 0): 10})
-
-
-@either_protocol
-def test_reset_is_somebodys_decision(kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines) -> None:
-    """A reset ends the query, and the error names the ranges that would repeat.  A restart undoes or follows it.
-
-    The first reset is to an offset within the last run, and the second one to an offset before it.
-
-    Regression: the query compared the offset with the one *seen* at the start of its last run.  So it did not notice a
-    reset to an offset within that run.
-    """
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 10})
-    pipeline(name).run_available()
-    produce(kafka.bootstrap_servers, name, {0: 5}, start=10)
-    pipeline(name).run_available()
-
-    def reset_to(at: int) -> None:
-        reset(kafka.bootstrap_servers, group, name, {0: at})
-        text = pipeline(name).start().failure()
-        assert f"{name}-0: the committed offset of group '{group}' is back at {at}" in text
-        assert f"onOffsetRewind=group to process [{at}, 15) again" in text
-        assert "onOffsetRewind=checkpoint" in text
-
-    reset_to(12)
-    restoring = pipeline(name, onOffsetRewind="checkpoint").run_available()
-    assert restoring.rows == []
-    assert restoring.events("rewound")[-1]["position"] == 15
-    assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 15}
-    reset_to(4)
-    following = pipeline(name, onOffsetRewind="group").run_available()
-    assert [row.offset for row in following.rows] == list(range(4, 15))
-    assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 15}
-    assert pipeline(name).run_available().rows == []
-
-
-def files(folder: Path) -> list[Path]:
-    """Return the numbered files of one of Spark's logs, newest last."""
-    return sorted((file for file in folder.iterdir() if file.name.isdecimal()), key=lambda file: int(file.name))
-
-
-def forget_commit(checkpoint: Path) -> int:
-    """Delete the newest file of Spark's commit log, as after a restore from a copy; return its number."""
-    newest = files(checkpoint / "commits")[-1]
-    newest.unlink()
-    (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
-    return int(newest.name)
-
-
-@either_protocol
-def test_batch_that_runs_again_gives_what_spark_has_logged_although_it_was_committed(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    """Regression: the group's offset was this query's own commit of the same batch, so the replay was empty.
-
-    A sink that replaces batches then lost the records.
-    """
-    name = topic(2)
-    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
-    query = pipeline(name).run_available()
-    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=10)
-    query.rows.clear()
-    query.run_available()
-    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0")
-    before = {(row.batch, row.partition, row.offset) for row in query.rows}
-    assert len(before) == 10
-    batch = forget_commit(query.checkpoint)
-    again = pipeline(name).run_available()
-    assert {(row.batch, row.partition, row.offset) for row in again.rows} == {r for r in before if r[0] == batch}
-    assert committed(kafka.bootstrap_servers, group, name, range(2)) == {0: 15, 1: 15}
-
-
-class Replacing:
-    """Counts the calls of a sink that replaces batches: each call would overwrite rows."""
-
-    def __init__(self) -> None:
-        self.batches: list[int] = []
-
-    def __call__(self, batch: int) -> None:
-        self.batches.append(batch)
-
-
-@either_protocol
-def test_old_copy_of_a_checkpoint_is_refused_before_it_overwrites_a_batch_though_others_have_gone_on(
-    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, tmp_path: Path
-) -> None:
-    """Regression: the warm-up batch had a number that the sink already had, and records were silently lost."""
-    name = topic(2)
-    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
-    sink = Replacing()
-    first = pipeline(name, name="first", before_batch=sink).run_available()
-    copy = tmp_path / "copy"
-    shutil.copytree(first.checkpoint, copy)
-    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=10)
-    first.run_available()
-    other = pipeline(name, name="other").start()
-    other.wait_for_ownership(2)
-    calls = len(sink.batches)
-
-    def start_from_the_copy() -> str:
-        shutil.rmtree(first.checkpoint)
-        shutil.copytree(copy, first.checkpoint)
-        text = first.start().failure()
-        assert len(sink.batches) == calls, "no batch may run"
-        return text
-
-    text = start_from_the_copy()  # the other query owns the partitions, but this query made the newest commit
-    assert "OutdatedCheckpointError" in text
-    assert "this query has committed 10" in text
-    assert "but its checkpoint ends at 5" in text
-    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=20)
-    other.wait_for_rows(10)
-    wait_for(lambda: sum(len(e["offsets"]) for e in other.events("committed")) >= 2, "the other query has committed")
-    text = start_from_the_copy()
-    assert "this query has committed 10" in text
-    assert_exactly_once([*first.rows, *other.rows], {(name, n): 15 for n in range(2)})

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from integration.cluster import Stream, lag
 from integration.pipelines import Pipeline, assert_exactly_once, wait_for
+from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.testing.ports import HOST, free_ports
 
@@ -26,6 +27,7 @@ def cluster() -> Iterator[LocalKafka]:
         yield made
 
 
+@either_protocol
 def test_a_broker_that_bounces_or_moves_causes_no_rebalance(
     cluster: LocalKafka, spark: SparkSession, tmp_path: Path, protocol: str
 ) -> None:

@@ -178,37 +178,6 @@ def test_a_remote_client_reads_and_stops_between_two_batches(
 
 
 @either_protocol
-def test_union_of_one_stream_with_itself_has_each_record_twice(
-    address: str,
-    kafka: Kafka,
-    topic: Callable[..., str],
-    group: str,
-    options: dict[str, str],
-    tmp_path: Path,
-) -> None:
-    """Regression: the server made two sources of the stream.  Spark 4.3.0 makes one."""
-    name = topic(2)
-    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
-    file, rows = tmp_path / "client.json", tmp_path / "rows"
-    config = {"options": {**options, "subscribe": name}, "rows": str(rows), "checkpoint": str(tmp_path / "checkpoint")}
-    file.write_text(json.dumps(config))
-    ran = subprocess.run(
-        [sys.executable, "-m", "integration.connect_union", address, str(file)],
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-3000:]
-    files = [pq.ParquetFile(one).read(columns=["partition", "offset"]) for one in rows.glob("*.parquet")]
-    found = sorted((row["partition"], row["offset"]) for one in files for row in one.to_pylist())
-    assert found == sorted((p, o) for p in range(2) for o in range(10) for _ in range(2))
-    # The last batch of a run with availableNow is committed while the query ends.
-    wait_for(lambda: not lag(kafka.bootstrap_servers, group, name, range(2)), "lag 0")
-
-
-@either_protocol
 def test_a_declarative_pipeline_reads_what_is_new(
     address: str,
     warehouse: Path,

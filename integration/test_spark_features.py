@@ -16,7 +16,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.streaming.query import StreamingQuery
 
 from integration.cluster import committed, lag, produce
-from integration.pipelines import PATIENCE_S, SPARK_PASSES_START, Pipeline, assert_exactly_once, wait_for
+from integration.pipelines import PATIENCE_S, SPARK_PASSES_START, wait_for
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
@@ -90,20 +90,6 @@ def test_the_trigger_once_is_an_error_that_names_the_other_one(
 
 
 # ------------------------------------------------------------------------------------ the offset log
-
-
-def test_version_2_of_the_offset_log_is_read_after_a_restart(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Callable[..., Pipeline], conf: Callable[[str, str], None]
-) -> None:
-    conf("spark.sql.streaming.offsetLog.formatVersion", "2")
-    name = topic(2)
-    query = pipeline(name, maxOffsetsPerTrigger=10)
-    for first in (0, 20):
-        produce(kafka.bootstrap_servers, name, {0: 20, 1: 20}, start=first)
-        query.run_available()
-    assert (query.checkpoint / "offsets" / "0").read_text().startswith("v2")
-    assert_exactly_once(query.rows, {(name, 0): 40, (name, 1): 40})
-    assert lag(kafka.bootstrap_servers, group, name, (0, 1)) == 0
 
 
 def test_a_named_source_is_found_again_although_another_one_came_before_it(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-import pyspark_kafka_group
 from integration.cluster import Stream, lag, produce
 from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, wait_for
+from integration.spark_fixtures import classic_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -75,28 +74,7 @@ def test_a_restart_within_the_session_timeout_moves_nothing(
         assert_orderly(query.events())
 
 
-@pytest.mark.parametrize("protocol", ["classic"], indirect=True)
-def test_one_that_does_not_come_back_is_replaced_after_the_session_timeout(
-    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines
-) -> None:
-    """A static member does not leave when it stops.  Its partitions wait until the session timeout."""
-    name = topic(2)
-    session = {"kafka.session.timeout.ms": "6000"}
-    staying = static(pipeline, name, "staying", **session).start()
-    leaving = static(pipeline, name, "leaving", **session).start()
-    staying.wait_for_ownership(1)
-    leaving.wait_for_ownership(1)
-    pyspark_kafka_group.stop(leaving.started)
-    stopped = time.time()
-    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
-    staying.wait_for_ownership(2)
-    print(f"stopped -> taken over: {time.time() - stopped:.1f} s")
-    assert time.time() - stopped > 4, "it was waited for"
-    staying.wait_for_rows(20)
-    assert_exactly_once(staying.rows + leaving.rows, {(name, 0): 10, (name, 1): 10})
-
-
-@pytest.mark.parametrize("protocol", ["classic"], indirect=True)
+@classic_protocol
 def test_two_queries_with_one_instance_id_are_told_so(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:

@@ -111,22 +111,6 @@ def test_union_of_one_stream_with_itself_has_each_record_twice(
     all_committed(kafka, group, name)
 
 
-@either_protocol
-def test_join_of_one_stream_with_itself_has_all_pairs_if_one_side_is_renamed(
-    kafka: Kafka, topic: TopicFactory, collect: Collect
-) -> None:
-    name = filled(kafka, topic)
-
-    def stream(load: Load) -> DataFrame:
-        one = load(name)
-        renamed = one.toDF(*(f"{column}2" for column in one.columns))
-        return one.join(renamed, expr("value = value2"))
-
-    for found in collect(stream):
-        found.run_until(40)
-        assert found.rows == expected(name, 1)
-
-
 def _joined(one: DataFrame, other: DataFrame) -> DataFrame:
     return one.alias("a").join(other.alias("b"), expr("a.value = b.value")).select("a.*")
 

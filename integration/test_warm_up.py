@@ -129,28 +129,3 @@ def test_the_first_write_into_a_database_is_warm_too(
         produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=5)
         wait_for(lambda: written() == (20, 20), "both have written")
     assert warm_ups == [joins]
-
-
-@either_protocol
-def test_a_query_that_fails_while_it_warms_up_has_never_been_in_the_group(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    """After a restart, the query joins at once, because it must replay the unfinished empty batch."""
-    name = topic(2)
-    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
-    first = pipeline(name, name="first").start()
-    first.wait_for_rows(10)
-
-    def fail(_: int) -> None:
-        raise ValueError("not now")
-
-    second = pipeline(name, name="second", before_batch=fail).start()
-    wait_for(lambda: second.events("left"), "the second has ended")
-    assert [event["event"] for event in second.events()] == ["warming", "left"]
-    assert [event["event"] for event in first.events("assigned", "draining", "released", "lost")] == ["assigned"]
-    second.before_batch = None
-    second.start()
-    second.wait_for_ownership(1)
-    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=5)
-    wait_for(lambda: len(first.rows) + len(second.rows) == 20, "all is read")
-    assert_exactly_once([*first.rows, *second.rows], {(name, 0): 10, (name, 1): 10})

@@ -48,10 +48,7 @@ class Row:
 
 
 _GROUP = (
-    *(
-        f"integration/test_{name}.py"
-        for name in ("shared_group", "leaving", "hand_over", "exit", "replay", "static_crash")
-    ),
+    *(f"integration/test_{name}.py" for name in ("leaving", "hand_over", "exit", "replay", "static_crash")),
     # The others need `availableNow` with several batches, which Spark has from 4.2 on.
     "integration/test_available_now.py::test_run_beside_a_busy_member_reads_its_share",
 )
@@ -68,9 +65,7 @@ ROWS = (
         name="kafka-4.4.0-group",
         pins={},
         kafka="4.4.0",
-        tests=tuple(
-            f"integration/test_{name}.py" for name in ("shared_group", "leaving", "hand_over", "protocol_upgrade")
-        ),
+        tests=tuple(f"integration/test_{name}.py" for name in ("leaving", "hand_over", "protocol_upgrade")),
     ),
     Row(name="newest", pins={}, kafka="4.3.1"),
     *(Row(name=f"python-{version}", pins={}, kafka="4.3.1", python=version) for version in ("3.12", "3.13", "3.14")),
