@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import pyspark_kafka_group
-from integration.cluster import Stream, produce, recreate
+from integration.cluster import Stream, produce
 from integration.landing_tables import landing_in, rows_of
 from integration.pipelines import PATIENCE_S, Application, wait_for
-from integration.spark_fixtures import either_protocol
+from integration.spark_fixtures import classic_protocol, either_protocol
 from pyspark_kafka_group import stop
 from pyspark_kafka_group.landing import DeltaLanding
 from pyspark_kafka_group.testing import Kafka
@@ -36,9 +36,6 @@ def each_once(topic: str, ends: dict[int, int]) -> Counter[tuple[str, int, int]]
 @pytest.fixture
 def table(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return tmp_path / getattr(request, "param", "delta")
-
-
-either_format = pytest.mark.parametrize("table", ["delta", "iceberg"], indirect=True)
 
 
 @pytest.fixture
@@ -70,7 +67,6 @@ def run_available(start: Start, topic: str, name: str = "query", **more: Any) ->
 
 
 @either_protocol
-@either_format
 def test_members_share_a_topic_join_and_leave(kafka: Kafka, topic: TopicFactory, start: Start, table: Path) -> None:
     name, ends = topic(4), dict.fromkeys(range(4), 0)
 
@@ -93,12 +89,11 @@ def test_members_share_a_topic_join_and_leave(kafka: Kafka, topic: TopicFactory,
     assert stop(one)
     assert rows_of(table) == each_once(name, ends)
     uncommitted = {path.name for path in table.rglob("topic-*/**/*.parquet")}
-    if table.name == "delta":
-        assert len(uncommitted) == len(DeltaTable(table).file_uris()), "no orphan is left"
+    assert len(uncommitted) == len(DeltaTable(table).file_uris()), "no orphan is left"
 
 
 @either_protocol
-@either_format
+@pytest.mark.parametrize("table", ["iceberg"], indirect=True)
 def test_a_deleted_checkpoint_and_a_lost_commit(
     kafka: Kafka, topic: TopicFactory, start: Start, table: Path, tmp_path: Path
 ) -> None:
@@ -117,18 +112,6 @@ def test_a_deleted_checkpoint_and_a_lost_commit(
     # A new group reads everything again, and the table takes nothing.
     run_available(start, name, "other", **{"kafka.group.id": f"{name}-other"})
     assert rows_of(table) == each_once(name, {0: 50, 1: 50})
-
-
-@either_protocol
-def test_a_topic_that_was_created_again(kafka: Kafka, topic: TopicFactory, start: Start, table: Path) -> None:
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 20})
-    run_available(start, name)
-    recreate(kafka.bootstrap_servers, name, 1)
-    produce(kafka.bootstrap_servers, name, {0: 30})
-    with pytest.raises(Exception, match=rf"has records of another topic '{name}'"):
-        run_available(start, name, "two", **{"kafka.group.id": f"{name}-two"})
-    assert rows_of(table) == each_once(name, {0: 20})
 
 
 @either_protocol
@@ -173,7 +156,7 @@ def test_the_program_of_the_page(
 
 
 @pytest.mark.timeout(600)  # starts Spark four times
-@pytest.mark.parametrize("protocol", ["classic"], indirect=True)  # its clients choose the session timeout
+@classic_protocol  # its clients choose the session timeout
 def test_applications_are_suspended_and_killed_in_their_commits(
     kafka: Kafka,
     topic: TopicFactory,

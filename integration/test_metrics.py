@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
-import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import yaml
-from click.testing import CliRunner
 from confluent_kafka import Producer
-from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, start_http_server
@@ -28,15 +22,8 @@ from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group import metrics
 from pyspark_kafka_group.metrics.opentelemetry import OpenTelemetryExporter
 from pyspark_kafka_group.metrics.prometheus import PrometheusExporter
-from pyspark_kafka_group.metrics.reports import sources_of
-from pyspark_kafka_group.offsets.batch_offset import INITIAL
-from pyspark_kafka_group.options.settings import parse
-from pyspark_kafka_group.query import log_watch
-from pyspark_kafka_group.query.query import Query
-from pyspark_kafka_group.query.second_source import SourceCheck
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
-from pyspark_kafka_group.tools.commands import kafka_group
 
 Pipelines = Callable[..., Pipeline]
 Found = dict[tuple[str, ...], float]
@@ -60,46 +47,6 @@ def scraped(port: int, group: str) -> Found:
 
 def of_partitions(found: Found, name: str, topic: str) -> dict[int, int]:
     return {int(key[2]): int(value) for key, value in found.items() if key[:2] == (name, topic)}
-
-
-def test_lag_after_retention_is_what_can_still_be_read(
-    kafka: Kafka, topic: TopicFactory, group: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The progress, the metrics and ``kafka-group describe`` agree.  Regression: the first two counted what is gone."""
-    monkeypatch.setattr(log_watch, "_STARTS_PAUSE_S", 0.0)
-    servers, name = kafka.bootstrap_servers, topic()
-    produce(servers, name, {0: 100})
-    settings = parse(
-        {
-            "kafka.bootstrap.servers": servers,
-            "kafka.group.id": group,
-            "subscribe": name,
-            "startingOffsets": "earliest",
-            "failOnDataLoss": "false",
-        }
-    )
-    query = Query(settings, SourceCheck(settings, time.monotonic()))
-    try:
-        end = INITIAL.to_json()
-        for _ in range(2):  # the second call also finishes the first batch
-            end = query.latest_offset(end, 10)
-        wait_for(lambda: committed(servers, group, name, [0]) == {0: 10}, "the first of them is committed")
-        admin = AdminClient({"bootstrap.servers": servers})
-        for future in admin.delete_records([KafkaPartition(name, 0, 60)]).values():
-            future.result(30)
-        query.latest_offset(end, 10)
-        wait_for(lambda: committed(servers, group, name, [0]) == {0: 20}, "the second one is committed")
-        report = query.report()
-        assert report is not None
-        assert (report["lag"], report["expired"]) == ({name: {"0": 40}}, {name: {"0": 40}})
-        (source,) = sources_of({"sources": [{"latestOffset": report}]}, lambda report: report)
-        (part,) = source.partitions
-        assert (part.committed, part.lag, part.behind, part.expired) == (20, 40, 40, 40)
-        found = CliRunner().invoke(kafka_group, ["describe", "-b", servers, "--json", group])
-        described = json.loads(found.stdout)
-        assert (described["lag"], described["expired"]) == (40, 40)
-    finally:
-        query.stop()
 
 
 @either_protocol

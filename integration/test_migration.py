@@ -5,13 +5,11 @@ These tests also run the Python code of ``docs/migration.md``.
 
 from __future__ import annotations
 
-import json
 import re
 import textwrap
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from integration.cluster import committed, lag, produce, reset
 from integration.parity import BUILT_IN, OURS, with_builtin_source
-from integration.pipelines import PATIENCE_S, TOO_BUSY, Pipeline, wait_for
-from integration.spark_fixtures import either_protocol
+from integration.pipelines import PATIENCE_S, TOO_BUSY
 from pyspark_kafka_group import stop
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
@@ -147,58 +144,6 @@ def test_a_query_continues_where_one_of_sparks_own_source_has_stopped(
     assert lag(kafka.bootstrap_servers, group, name, range(4)) == 0
 
 
-def test_a_query_that_has_finished_nothing_continues_where_it_began(
-    kafka: Kafka, topic: TopicFactory, group: str, stream: Callable[..., DataFrame], tmp_path: Path
-) -> None:
-    """The new query starts where the old one started, not at the end of the log, and reads all records since then."""
-    name, sink = topic(2), Sink()
-    produce(kafka.bootstrap_servers, name, {0: 6, 1: 3})
-    starts = json.dumps({name: {"0": 4, "1": 3}})
-    sink.run(stream(BUILT_IN, name, startingOffsets=starts), tmp_path / "old", fails_in=0)
-    _, said = command(kafka, "import-checkpoint", "--group", group, "-y", str(tmp_path / "old"))
-    assert "the query has finished no batch" in said
-    sink.run(stream(OURS, name, startingOffsets="latest"), tmp_path / "new")
-    assert sink.finished == Counter({(name, 0, 4): 1, (name, 0, 5): 1})
-
-
-def test_each_source_of_a_query_is_imported_by_its_number(
-    kafka: Kafka,
-    topic: TopicFactory,
-    group: str,
-    with_jars: SparkSession,
-    stream: Callable[..., DataFrame],
-    tmp_path: Path,
-) -> None:
-    """The query has a source of another kind between two Kafka sources."""
-    orders, returns, sink = topic(1), topic(2), Sink()
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    returning = f"{group}-returns"
-
-    def both(source: str, **of_returns: str) -> DataFrame:
-        texts = with_jars.readStream.text(str(empty))
-        parts = [
-            stream(source, orders, startingOffsets="earliest"),
-            texts.selectExpr("value AS topic", "0 AS partition", "0L AS offset"),
-            stream(source, returns, startingOffsets="earliest", **of_returns),
-        ]
-        return reduce(DataFrame.union, (part.select("topic", "partition", "offset") for part in parts))
-
-    produce(kafka.bootstrap_servers, orders, {0: 3})
-    produce(kafka.bootstrap_servers, returns, {0: 5, 1: 1})
-    sink.run(both(BUILT_IN), tmp_path / "old")
-    _, said = command(kafka, "import-checkpoint", "--group", group, str(tmp_path / "old"), code=2)
-    listed = re.search(r"several Kafka sources: (\d) \((.+)\), (\d) \((.+)\)\. Choose one with --source\.", said)
-    assert listed is not None, said
-    numbers = {listed[2]: listed[1], listed[4]: listed[3]}
-    for name, to in ((orders, group), (returns, returning)):
-        command(kafka, "import-checkpoint", "--group", to, "--source", numbers[name], "-y", str(tmp_path / "old"))
-    produce(kafka.bootstrap_servers, orders, {0: 2}, start=3)
-    produce(kafka.bootstrap_servers, returns, {1: 2}, start=1)
-    sink.run(both(OURS, **{"kafka.group.id": returning}), tmp_path / "new")
-    assert sink.finished == all_of(orders, {0: 5}) + all_of(returns, {0: 5, 1: 3})
-
-
 def test_records_of_an_open_transaction_that_spark_has_read_are_not_read_again(
     kafka: Kafka, topic: TopicFactory, group: str, stream: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
@@ -222,41 +167,6 @@ def test_records_of_an_open_transaction_that_spark_has_read_are_not_read_again(
 
 
 # -- and back
-
-
-@either_protocol
-def test_sparks_own_source_continues_where_a_group_has_stopped(
-    kafka: Kafka,
-    topic: TopicFactory,
-    group: str,
-    stream: Callable[..., DataFrame],
-    pipeline: Callable[..., Pipeline],
-    tmp_path: Path,
-) -> None:
-    """Spark's source starts in the middle of the log, and reads partitions that the group has never read."""
-    name, sink = topic(2), Sink()
-    produce(kafka.bootstrap_servers, name, {0: 300, 1: 300})
-    query = pipeline(name, maxOffsetsPerTrigger=40).start()
-    query.wait_for_rows(80)
-    command(kafka, "export-checkpoint", group, code=1)
-    query.stop_cleanly()
-    stopped_at = committed(kafka.bootstrap_servers, group, name, [0, 1])
-    assert 80 <= sum(stopped_at.values()) < 600
-    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10}, start=300)
-    kafka.add_partitions(name, 3)
-    produce(kafka.bootstrap_servers, name, {2: 10})
-    starts, said = wait_for(lambda: exported(kafka, group, name), "three partitions")
-    assert f"{name}-2: the group has no offset there" in said
-    assert json.loads(starts) == {name: {"0": stopped_at[0], "1": stopped_at[1], "2": -2}}
-    sink.finished.update((row.topic, row.partition, row.offset) for row in query.rows)
-    sink.run(stream(BUILT_IN, name, startingOffsets=starts), tmp_path / "back")
-    assert sink.finished == all_of(name, {0: 310, 1: 310, 2: 10})
-
-
-def exported(kafka: Kafka, group: str, name: str) -> tuple[str, str] | None:
-    """Return the output of the command, or None while it contains fewer than three partitions."""
-    starts, said = command(kafka, "export-checkpoint", group)
-    return (starts, said) if len(json.loads(starts)[name]) == 3 else None
 
 
 # -- sinks

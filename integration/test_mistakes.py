@@ -78,21 +78,13 @@ EXPECTED = {
     "no such topic": r"the query ended: .*ordres",
     "a wrong format": r"""Spark knows no format 'kafkagroup'\. Write format\("kafka-group"\)\.""",
     "a property of Java's client": r"Option 'kafka\.max\.poll\.records': .*maxOffsetsPerTrigger",
-    "a property that Spark refuses, too": r"Option 'kafka\.auto\.offset\.reset': .*startingOffsets",
-    "a wrong start": r"Option 'startingOffsets': it is neither earliest, latest, nor JSON",
     "no number": r"Option 'maxOffsetsPerTrigger': 'many' is not a positive whole number\. Write ",
-    "a schema that is none": r"Option 'valueSchema': .*'LONGISH'",
     "a wrong password": r"the query ended: .*refuses the credentials.*kafka\.sasl\.",
-    "a variable that is not set": r"'kafka\.sasl\.password'.*KAFKA_PW_NOT_SET",
     "a group of an eager consumer": r"'eager'.*\(old-consumer at 127\.0\.0\.1, with the assignor 'range'\)",
     SPARK_CHECKPOINT: r"of Spark's own source.*kafka-group import-checkpoint",
     "a value that is no JSON": r"the query ended: .*orders-0.*offset 1",
     "no such target topic": r"the query ended: .*shouted",
-    "a registry that does not answer": r"The schema registry http://127\.0\.0\.1:9 .*Connection refused",
 }
-
-WARNED = ("a closed port", "a registry that does not answer")
-"""After these the program waits for 30 s, and says so meanwhile."""
 
 
 @pytest.mark.timeout(600)
@@ -122,8 +114,8 @@ def test_the_last_line_after_a_mistake_says_what_it_was(tmp_path: Path) -> None:
     others = {name for name, seen in found.items() if not re.search(f"^kafka-group: .*{EXPECTED[name]}", seen.last)}
     assert others == set()
     assert {name for name, seen in found.items() if seen.seconds > 60} == set()
-    silent = {name for name in WARNED if name in found and "Trying for 30 s" not in "\n".join(found[name].lines)}
-    assert silent == set()
+    waited = found.get("a closed port")
+    assert waited is None or "Trying for 30 s" in "\n".join(waited.lines)
 
 
 def test_a_python_without_the_package_is_named(tmp_path: Path) -> None:

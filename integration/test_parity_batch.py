@@ -110,13 +110,6 @@ READS: dict[str, Callable[[str], dict[str, Any]]] = {
         "startingOffsets": each(topic, 3, 3, 0),
         "endingOffsets": each(topic, 3, 4, 0),
     },
-    "options_of_streams_are_ignored": lambda topic: {
-        "subscribe": topic,
-        "maxOffsetsPerTrigger": 5,
-        "minOffsetsPerTrigger": 2,
-        "maxTriggerDelay": "5m",
-    },
-    "a_prefix_of_group_names": lambda topic: {"subscribe": topic, "groupIdPrefix": "mine"},
     "a_group": lambda topic: {"subscribe": topic, "kafka__group__id": "mine"},
 }
 """Scenarios that only set options, on a topic of 21 records."""
@@ -141,13 +134,8 @@ TIMES: dict[str, Times] = {
     "times_at_both_ends": lambda of, at: {START_OF_EACH: of(at[1]), END_OF_EACH: of(at[2])},
     "time_and_ending_offsets": lambda of, at: {START_OF_EACH: of(at[0]), END: of(-1, -1, 1)},
     "starting_offsets_and_time": lambda of, at: {START: of(-2, -2, 0), END_OF_EACH: of(at[2])},
-    "only_a_starting_time": lambda of, at: {START_OF_EACH: of(at[1])},
-    "only_an_ending_time": lambda of, at: {END_OF_EACH: of(at[2])},
     "one_time_for_all": lambda _, at: {START_OF_ALL: at[1], END_OF_ALL: at[2]},
     "a_time_for_all_goes_first": lambda of, at: {START_OF_ALL: at[2], START_OF_EACH: of(at[1]), START: "earliest"},
-    "times_go_before_offsets": lambda of, at: {START_OF_EACH: of(at[1]), START: "earliest"},
-    "an_end_for_all_goes_first": lambda of, at: {END_OF_ALL: at[1], END_OF_EACH: of(at[2]), END: "latest"},
-    "ending_times_go_before_offsets": lambda of, at: {END_OF_EACH: of(at[1]), END: "latest"},
     "no_record_of_the_starting_time_and_latest": lambda of, at: {
         START_OF_EACH: of(at[1], at[1], at[3] + 10**9),
         **LATEST_ELSE,
@@ -355,10 +343,6 @@ UNREAD: dict[str, tuple[str, dict[str, Any]]] = {
         "the start offset 1 of test-0 is greater than its end offset 0",
         {"subscribe": "test", START: each("test", 1, 1), END: each("test", 0, 0)},
     ),
-    "a_starting_time_above_the_end": (
-        "the start 2 of test-0 is greater than its end 1",
-        {"subscribe": "test", START_OF_EACH: each("test", 2, 2), END_OF_EACH: each("test", 1, 1)},
-    ),
     "a_topic_that_does_not_exist": (
         "Option 'subscribe': topic not found: no-such-topic",
         {"subscribe": "no-such-topic", "fetchOffset__numRetries": 1},
@@ -370,24 +354,16 @@ for _name, (_text, _given) in UNREAD.items():
 
 BAD_OPTIONS: dict[str, dict[str, Any]] = {
     "start_latest": {"subscribe": "t", START: "latest"},
-    "start_latest_json": {"subscribe": "t", START: each("t", -1)},
     "end_earliest": {"subscribe": "t", END: "earliest"},
-    "end_earliest_json": {"subscribe": "t", END: each("t", -2)},
     "no_strategy": {},
     "two_strategies": {"subscribe": "t", "subscribePattern": "t.*"},
-    "subscribe_and_assign": {"subscribe": "t", "assign": '{"a":[0]}'},
-    "no_assignment": {"assign": ""},
     "no_topic": {"subscribe": ""},
-    "no_pattern": {"subscribePattern": ""},
-    "min_partitions": {"subscribe": "t", "minPartitions": "0"},
-    "max_records": {"subscribe": "t", "maxRecordsPerPartition": "0"},
     "malformed_json": {"subscribe": "t", START: '{"t": '},
-    "malformed_time": {"subscribe": "t", START_OF_ALL: "now"},
     "auto_offset_reset": {"subscribe": "t", "kafka__auto__offset__reset": "latest"},
     "key_deserializer": {"subscribe": "t", "kafka__key__deserializer": "x"},
     "value_deserializer": {"subscribe": "t", "kafka__value__deserializer": "x"},
-    "enable_auto_commit": {"subscribe": "t", "kafka__enable__auto__commit": "true"},
     "interceptors": {"subscribe": "t", "kafka__interceptor__classes": "x"},
+    "enable_auto_commit": {"subscribe": "t", "kafka__enable__auto__commit": "true"},
     "min_above_max": {"subscribe": "t", "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
 }
 

@@ -189,10 +189,7 @@ T = {"topic": "t"}
 STREAMS_REFUSED: dict[str, tuple[str, str, tuple[str, ...], dict[str, Any]]] = {
     "no_topic": ("topic option required when no 'topic' attribute is present", "", ("value as key", "value"), {}),
     "no_value": ("required attribute 'value' not found", "", ("'t' as topic", "value as key"), {}),
-    "a_topic_of_a_wrong_type": ("topic must be a(n) string", "", ("CAST('1' as INT) as topic", "value"), {}),
     "a_value_of_a_wrong_type": ("value must be a(n) string or binary", "", ("CAST(value as INT) as value",), T),
-    "a_key_of_a_wrong_type": ("key must be a(n) string or binary", "", ("CAST(value as INT) as key", "value"), T),
-    "a_partition_of_a_wrong_type": ("partition must be a(n) int", "", ("value", "value as partition"), T),
     "a_topic_that_does_not_exist": (
         "",  # here and below: the session cannot load the error class of a task from an added jar
         "Create it, correct the name",
@@ -204,12 +201,6 @@ STREAMS_REFUSED: dict[str, tuple[str, str, tuple[str, ...], dict[str, Any]]] = {
         "",
         (),
         {**T, "kafka__key__serializer": "foo"},
-    ),
-    "a_value_serializer": (
-        "kafka option 'value.serializer' is not supported",
-        "",
-        (),
-        {**T, "kafka__value__serializer": "foo"},
     ),
 }
 

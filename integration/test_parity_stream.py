@@ -241,24 +241,11 @@ def test_a_batch_waits_for_the_least_number_of_records(
 BAD: list[tuple[dict[str, Any], str]] = [
     ({}, "Option 'subscribe': it is missing."),
     ({"subscribe": "t", "subscribePattern": "t.*"}, "it is given together with subscribe."),
-    ({"subscribe": "t", "assign": '{"t": [0]}'}, "Option 'assign': it is given together with subscribe."),
-    ({"assign": ""}, "Option 'assign': it is not JSON"),
-    ({"assign": '{"t": 0}'}, "Option 'assign': the JSON is not an object of lists."),
     ({"subscribe": " , "}, "Option 'subscribe': it names no topic."),
-    ({"subscribePattern": " "}, "Option 'subscribePattern': it is empty."),
     ({"subscribe": "t", "endingOffsets": "latest"}, "Option 'endingOffsets': it is not supported with streaming"),
-    ({"subscribe": "t", "EndingOffsetsByTimestamp": "{}"}, "'endingOffsetsByTimestamp': it is not supported with"),
     ({"subscribe": "t", "minOffsetsPerTrigger": 20, "maxOffsetsPerTrigger": 15}, "20 is higher than maxOffsetsPer"),
-    ({"subscribe": "t", "minPartitions": 0}, "Option 'minPartitions': '0' is not a positive whole number."),
-    ({"subscribe": "t", "maxRecordsPerPartition": "-1"}, "Option 'maxRecordsPerPartition': '-1' is not a positive"),
     ({"subscribe": "t", "kafka.auto.offset.reset": "latest"}, "Option 'kafka.auto.offset.reset': it cannot be set"),
-    ({"subscribe": "t", "kafka.enable.auto.commit": "true"}, "Option 'kafka.enable.auto.commit': it cannot be set"),
-    ({"subscribe": "t", "kafka.key.deserializer": "x"}, "Option 'kafka.key.deserializer': it cannot be set"),
-    ({"subscribe": "t", "startingTimestamp": "soon"}, "Option 'startingTimestamp': 'soon' is not a time"),
-    ({"subscribe": "t", "startingOffsetsByTimestamp": "{"}, "Option 'startingOffsetsByTimestamp': it is not JSON"),
     ({"subscribe": "t", "startingOffsets": "{"}, "Option 'startingOffsets': it is neither earliest, latest, nor JSON"),
-    ({"subscribe": "t", "startingOffsetsByTimestampStrategy": "no"}, "Strategy': 'no' is not a strategy."),
-    ({"subscribe": "t", "maxTriggerDelay": "soon"}, "Option 'maxTriggerDelay': 'soon' is not a duration."),
     ({"subscribe": "t", "kafka.bootstrap.servers": None}, "Option 'kafka.bootstrap.servers': it is missing."),
 ]
 
@@ -315,17 +302,3 @@ def test_assigned_partitions_with_a_group(
     assert f"the group '{group}' has members, and accepts offsets only from them" in both.ours.failure(**mine)
     member.stop()
     wait_for(lambda: not members(kafka.bootstrap_servers, group), "the member has left")
-
-
-def test_a_partition_that_is_added_to_assign_is_read_from_its_beginning_also_with_a_group(
-    kafka: Kafka, topic: TopicFactory, both: Both, group: str
-) -> None:
-    """Regression: it started at `latest`, unlike without a group and with Spark's own source."""
-    name = topic(2)
-    produce(kafka.bootstrap_servers, name, {0: 4, 1: 4})
-    some = {"assign": json.dumps({name: [1]}), "kafka.group.id": group, "startingOffsets": "latest"}
-    assert both.ours.run("kept", **some) == []
-    produce(kafka.bootstrap_servers, name, {1: 2})
-    assert [len(rows) for _, rows in both.ours.run("kept", **some)] == [2]
-    more = {**some, "assign": json.dumps({name: [0, 1]})}
-    assert [len(rows) for _, rows in both.ours.run("kept", **more)] == [4]

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -139,21 +138,6 @@ def test_ctrl_c_in_the_middle_of_batches_lets_them_finish(
         assert [event["clean"] for event in running.events(name, "left")] == [True]
     assert not members(kafka.bootstrap_servers, group)
     wait_for(lambda: not running.sources(), "the source processes have ended", timeout_s=20)
-
-
-def test_a_query_that_fails_ends_the_program_with_its_error_after_the_others_have_stopped(
-    kafka: Kafka, topic: TopicFactory, group: str, tmp_path: Path, program: Callable[..., Program]
-) -> None:
-    fails, works = filled(kafka, topic), filled(kafka, topic)
-    running = program(fails, works)
-    (tmp_path / f"{fails}.fails").touch()
-    running.release(fails)
-    threading.Timer(3, running.release, [works]).start()
-    assert running.wait() == 1
-    assert running.log.splitlines()[-1] == "kafka-group: the query ended: ValueError: the table is full"
-    assert (running.rows(fails), running.rows(works)) == ([], ALL_ROWS)
-    assert committed(kafka.bootstrap_servers, group, works, [0, 1]) == {0: 10, 1: 10}
-    assert [event["clean"] for event in running.events(works, "left")] == [True]
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_batch(

@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -34,19 +33,9 @@ from integration.cluster import committed, produce, reset
 from integration.permissions import PERMISSIONS
 from integration.secret_search import Leaks
 from integration.token_server import TokenServer
-from pyspark_kafka_group.cluster.cluster import connect
-from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.properties.permissions import VARIABLE
-from pyspark_kafka_group.offsets.types import OffsetRange
-from pyspark_kafka_group.offsets.types import TopicPartition as SourcePartition
-from pyspark_kafka_group.reading.client_cache import CONSUMERS
-from pyspark_kafka_group.reading.direct_client import DirectClient
-from pyspark_kafka_group.reading.range_reader import ReadOptions
-from pyspark_kafka_group.reading.reader_config import reader_config
-from pyspark_kafka_group.reading.task_reader import read_ranges
 from pyspark_kafka_group.testing import LocalKafka, TlsFiles
 from pyspark_kafka_group.testing.ports import free_ports
-from tests.connector.reading.clients import need_native_library
 
 USER = "alice"
 RECORDS = 200
@@ -274,44 +263,6 @@ def test_no_secret_is_in_what_the_command_line_says(
     assert all(statuses[name] <= {0, 1} for name in ("works", "jaas", "oauth", "provider")), "it could be found out"
     assert all(statuses[name] == {2} for name in ("wrong", "wrong-oauth", "wrong-provider", "unreachable"))
     assert not Leaks({f"token {n}": token for n, token in enumerate(tokens.issued)}).in_bytes(b"".join(said), "output")
-
-
-@pytest.fixture
-def by_token(broker: LocalKafka, certificates: Path, tokens: TokenServer, secrets: Mapping[str, str]) -> dict[str, str]:
-    """Return properties for connections of this process, without ``kafka.``."""
-    options = {**tls(broker, certificates, secrets), **with_oauth(tokens, secrets["client secret"])}
-    # A separate scope, because the cache finds tokens by their request.
-    options["kafka.sasl.oauthbearer.scope"] = "short"
-    return {key.removeprefix("kafka."): value for key, value in options.items()}
-
-
-def test_our_own_connections_outlive_a_token(
-    by_token: dict[str, str], tokens: TokenServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    need_native_library()
-    # The client fetches the next token when a fifth of the lifetime is left.  If the machine stalls for longer, the
-    # client loses a connection.
-    monkeypatch.setattr(tokens, "lifetime_s", 8)
-    monkeypatch.setattr(DirectClient, "_fall_back", lambda _, reason: pytest.fail(f"librdkafka took over: {reason}"))
-    partition = SourcePartition("orders", 0)
-    requests = connect(by_token, client_id="outlives")
-    before, begin = len(tokens.issued), time.monotonic()
-    config = reader_config(by_token, "outlives")
-    options = ReadOptions(columns=("offset",), fail_on_data_loss=True, timeout_s=30)
-    lost = 0
-    while len(tokens.issued) - before < 3:
-        assert time.monotonic() < begin + 60
-        try:
-            assert requests.committed("some-group", [partition], require_stable=True).found
-        except TryAgainError:  # the broker has closed the connection: a query retries
-            lost += 1
-        batches = read_ranges(config, {partition: OffsetRange.checked(0, RECORDS)}, options)
-        assert sum(batch.num_rows for batch in batches) == RECORDS
-        time.sleep(0.2)
-    assert time.monotonic() > begin + 12, "one for 6.4 s"
-    assert lost <= 2
-    CONSUMERS.close_idle()
-    requests.close()
 
 
 def test_what_is_searched_with_finds_secrets(tmp_path: Path) -> None:

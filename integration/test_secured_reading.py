@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trustme
@@ -31,20 +28,14 @@ from pyspark.sql import SparkSession
 from integration.cluster import produce
 from integration.pipelines import Pipeline, answered
 from integration.spark_fixtures import either_protocol
-from pyspark_kafka_group.cluster import group_offsets
 from pyspark_kafka_group.cluster.cluster import connect
 from pyspark_kafka_group.cluster.cluster_answers import EpochEnd
-from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
-from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError
+from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
-from pyspark_kafka_group.reading import direct_client, range_reader
-from pyspark_kafka_group.reading.client_cache import CONSUMERS
-from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.range_reader import ReadOptions
 from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.reading.task_reader import read_ranges
 from pyspark_kafka_group.testing import LocalKafka, TlsFiles
-from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from tests.connector.reading.clients import any_client
 
 __all__ = ["any_client"]
@@ -61,9 +52,8 @@ def filled(kafka: LocalKafka) -> None:
 
 @pytest.fixture(scope="module")
 def with_users() -> Iterator[LocalKafka]:
-    """Yield a broker with a user who has a password for each mechanism, and must log in again every two seconds."""
-    reauthentication = {"listener.name.secured.connections.max.reauth.ms": "2000"}
-    with LocalKafka(sasl_users={USER: PASSWORD}, properties=reauthentication) as kafka:
+    """Yield a broker with a user who has a password for each mechanism."""
+    with LocalKafka(sasl_users={USER: PASSWORD}) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         for mechanism in SCRAM.values():  # one request each: a request can alter a user only once
             wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
@@ -101,12 +91,6 @@ def encrypted(certificates: Path) -> Iterator[LocalKafka]:
         yield kafka
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make readers accept a refusal sooner than by default."""
-    monkeypatch.setattr(range_reader, "REFUSAL_PATIENCE_S", 1.0)
-
-
 def sasl(kafka: LocalKafka, mechanism: str = "PLAIN", password: str = PASSWORD) -> dict[str, str]:
     return {
         "bootstrap.servers": kafka.secured_bootstrap_servers,
@@ -137,6 +121,7 @@ def rows(properties: dict[str, str], start: int = 0, until: int = RECORDS) -> in
     return sum(batch.num_rows for batch in read_ranges(reader_config(properties, "etl"), wanted, options))
 
 
+@pytest.mark.parametrize("any_client", ["direct"], indirect=True)
 @pytest.mark.usefixtures("any_client")
 @pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAM])
 def test_a_user_with_a_password_reads(with_users: LocalKafka, mechanism: str) -> None:
@@ -152,45 +137,6 @@ def test_a_certificate_and_a_password_read_over_tls(encrypted: LocalKafka, certi
             del properties[f"ssl.{name}.location"]
         properties |= {"ssl.keystore.location": str(certificates / "client.p12"), "ssl.keystore.password": PASSWORD}
     assert rows(properties) == RECORDS
-
-
-@pytest.mark.parametrize("any_client", ["direct"], indirect=True)
-@pytest.mark.usefixtures("any_client", "impatient")
-def test_a_wrong_password_is_refused_in_librdkafkas_words(with_users: LocalKafka) -> None:
-    wrong = f"{PASSWORD}-wrong"
-    with pytest.raises(AuthenticationError, match=r"kafka\.sasl") as problem:
-        rows(sasl(with_users, "SCRAM-SHA-256", wrong))
-    assert wrong not in str(problem.value)
-
-
-@either_protocol
-def test_a_query_with_a_wrong_password_is_told_so_in_bounded_time(
-    with_users: LocalKafka, pipeline: Callable[..., Pipeline]
-) -> None:
-    wrong = f"{PASSWORD}-wrong"
-    begin = time.monotonic()
-    text = pipeline("orders", **as_options(sasl(with_users, password=wrong))).start().failure()
-    assert "The cluster refuses the credentials" in text
-    assert "kafka.sasl.password" in text
-    assert wrong not in text
-    assert time.monotonic() - begin < 60
-
-
-@pytest.mark.parametrize(
-    ("login", "properties", "reason"),
-    [
-        (True, {}, "closed the connection, as at a port that wants a login or TLS"),
-        (False, {"security.protocol": "SSL"}, "it does not speak TLS at this port"),
-    ],
-)
-def test_a_port_with_another_protocol_is_named(
-    with_users: LocalKafka, monkeypatch: pytest.MonkeyPatch, login: bool, properties: dict[str, str], reason: str
-) -> None:
-    monkeypatch.setattr(group_offsets, "CONNECT_TIMEOUT_S", 1.0)
-    servers = with_users.secured_bootstrap_servers if login else with_users.bootstrap_servers
-    offsets = GroupOffsets({"bootstrap.servers": servers, **properties}, group_id="etl", read_committed=True)
-    with closing(offsets), pytest.raises(BrokerError, match=rf"{reason}\)\. Check .*security\.protocol"):
-        offsets.connect(["orders"])
 
 
 def test_our_own_requests_are_answered_over_tls(encrypted: LocalKafka, certificates: Path, group: str) -> None:
@@ -211,41 +157,6 @@ def test_our_own_requests_are_answered_over_tls(encrypted: LocalKafka, certifica
         refused.describe_group(group)
     assert f"{PASSWORD}-wrong" not in str(problem.value)
     refused.close()
-
-
-@pytest.mark.parametrize("any_client", ["direct"], indirect=True)
-@pytest.mark.usefixtures("any_client", "impatient")
-def test_a_broker_of_an_unknown_authority_is_not_read_from(encrypted: LocalKafka, certificates: Path) -> None:
-    with pytest.raises(AuthenticationError, match=r"kafka\.ssl"):
-        rows(tls(encrypted, certificates, "other-ca"))
-
-
-def test_a_login_is_renewed_before_it_ends(with_users: LocalKafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client reads for longer than a login lasts.  The broker closes connections with an expired login."""
-    logins: list[float] = []
-
-    def connect(*args: Any, **more: Any) -> BrokerConnection:
-        logins.append(time.monotonic())
-        return BrokerConnection(*args, **more)
-
-    monkeypatch.setattr(direct_client, "BrokerConnection", connect)
-    monkeypatch.setattr(DirectClient, "_fall_back", lambda _client, problem: pytest.fail(f"gave up: {problem}"))
-    CONSUMERS.close_idle()
-    properties = sasl(with_users, "SCRAM-SHA-512")
-    for start in range(0, 5000, 1000):
-        assert rows(properties, start, start + 1000) == 1000
-        time.sleep(1)
-    # The client logs in once to find the leader, once to fetch, and then before each login expires.
-    assert 3 <= len(logins) <= 6
-
-
-@either_protocol
-def test_a_query_reads_and_commits_over_tls(
-    encrypted: LocalKafka, certificates: Path, pipeline: Callable[..., Pipeline]
-) -> None:
-    query = pipeline("orders", **as_options(tls(encrypted, certificates))).start()
-    query.wait_for_rows(RECORDS)
-    query.stop()
 
 
 @either_protocol

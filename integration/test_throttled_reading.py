@@ -6,9 +6,7 @@ import struct
 from collections.abc import Iterator, Mapping
 
 import pytest
-from confluent_kafka import ElectionType, Producer
-from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
 
 from integration.pipelines import wait_for
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
@@ -93,25 +91,3 @@ def test_a_reader_with_a_quota_reads_directly_as_fast_as_it_may(monkeypatch: pyt
 def throttled(kafka: LocalKafka, properties: Mapping[str, str], pauses: list[float]) -> bool:
     assert offsets(kafka, "throttled", 0, RECORDS, **properties) == list(range(RECORDS))
     return bool(pauses)
-
-
-def test_a_leader_that_has_moved_between_two_readings_is_followed() -> None:
-    with LocalKafka(brokers=3) as kafka:
-        kafka.create_topic("moving", 1, replication_factor=3)
-        fill(kafka, "moving")
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-
-        def leader() -> int:
-            return int(admin.list_topics("moving", timeout=PATIENCE_S).topics["moving"].partitions[0].leader)
-
-        preferred = leader()
-        kafka.restart(preferred)
-        wait_for(lambda: leader() not in (preferred, -1), "another broker leads")
-        for start in range(0, RECORDS, 50):
-            assert offsets(kafka, "moving", start, start + 50) == list(range(start, start + 50))
-
-            def moved() -> bool:
-                admin.elect_leaders(ElectionType.PREFERRED, [KafkaPartition("moving", 0)]).result(PATIENCE_S)
-                return leader() == preferred
-
-            wait_for(moved, "the preferred leader leads")

@@ -11,10 +11,6 @@ from pyspark.sql import SparkSession
 from integration.cluster import lag
 from integration.pipelines import Pipeline, wait_for
 from integration.spark_fixtures import either_protocol
-from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
-from pyspark_kafka_group.reading.range_reader import ReadOptions
-from pyspark_kafka_group.reading.reader_config import reader_config
-from pyspark_kafka_group.reading.task_reader import read_ranges
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.testing.jars import JarSet, resolve
 from pyspark_kafka_group.testing.pinned_jars import KAFKA_VERSION
@@ -59,17 +55,6 @@ def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
         wait_for(only_the_end, "the older segments are in tiered storage alone")
         yield kafka
-
-
-@pytest.mark.usefixtures("any_client")
-def test_a_range_from_both_storages_is_read_with_each_client(tiered: LocalKafka) -> None:
-    config = reader_config({"bootstrap.servers": tiered.bootstrap_servers}, "etl")
-    options = ReadOptions(columns=("value", "offset"), fail_on_data_loss=True, timeout_s=60)
-    wanted = {TopicPartition("orders", 0): OffsetRange.checked(0, RECORDS)}
-    batches = list(read_ranges(config, wanted, options))
-    assert [offset for batch in batches for offset in batch.column("offset").to_pylist()] == list(range(RECORDS))
-    values = [value for batch in batches for value in batch.column("value").to_pylist()]
-    assert [int(value.split(b" ")[0]) for value in values] == list(range(RECORDS))
 
 
 @either_protocol

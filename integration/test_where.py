@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from integration.cluster import committed
 from integration.pipelines import Pipeline
+from integration.spark_fixtures import either_protocol
 from integration.where_conditions import CUT, FAILING, SAVED, SCHEMA, Conditions, rows
 from pyspark_kafka_group import bookmark
 from pyspark_kafka_group.columns.schema import to_arrow
@@ -103,16 +104,13 @@ TYPED = {"valueFormat": "json", "valueSchema": "id INT"}
 @pytest.mark.parametrize(
     ("options", "where", "kept"),
     [
-        ({}, "key = 'eu'", range(0, 100, 4)),
         ({"columns": "offset,partition"}, "key = 'eu' AND partition = 0", range(0, 100, 4)),
         ({}, "exists(headers, h -> h.key = 'n' AND h.value = '7')", [7]),
-        ({}, "CAST(value AS STRING) RLIKE '\"id\": [0-4]\\\\}'", range(5)),
         (TYPED, "key = 'eu' AND value.id BETWEEN 10 AND 50", range(12, 51, 4)),
         ({**TYPED, "malformedRecords": "null"}, "value.id IS NULL", range(9, 100, 10)),
-        ({}, "key = 'nobody'", []),
     ],
 )
-@pytest.mark.parametrize("protocol", ["consumer"], indirect=True)
+@either_protocol
 def test_batch_reads_have_the_rows_that_spark_would_keep(
     spark: SparkSession, kafka: Kafka, topic: TopicFactory, protocol: str, options: Any, where: str, kept: Any
 ) -> None:

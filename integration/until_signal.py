@@ -3,7 +3,6 @@
 The arguments are the bootstrap servers, the group, a folder, and topics.  The folder contains these files:
 
 * ``TOPIC.nap`` holds the batch of a topic while the file exists.
-* ``TOPIC.fails`` makes the batch fail.
 * ``TOPIC.begun`` shows that a batch has begun.
 * ``TOPIC.N.json`` contains the rows of batch N.
 """
@@ -52,8 +51,6 @@ def into(folder: Path, topic: str) -> Callable[[DataFrame, int], None]:
         (folder / f"{topic}.begun").touch()
         while (folder / f"{topic}.nap").exists():
             time.sleep(0.05)
-        if (folder / f"{topic}.fails").exists():
-            raise ValueError("the table is full")
         (folder / f"{topic}.{batch_id}.json").write_text(json.dumps(rows))
 
     return write
