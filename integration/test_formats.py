@@ -27,10 +27,7 @@ from tests.formats_samples import (
     ORDER,
     ORDER_WITH_COUNT,
     avro,
-    descriptor,
     framed,
-    order_message,
-    proto_file,
 )
 
 Load = Callable[..., DataFrame]
@@ -134,37 +131,6 @@ def test_json_is_read_as_from_json_reads_it(spark: SparkSession, kafka: Kafka, t
     assert found == expected
 
 
-def test_avro_follows_schemas_that_change(
-    spark: SparkSession,
-    kafka: Kafka,
-    topic: TopicFactory,
-    registry: SchemaRegistryServer,
-    options: dict[str, str],
-    tmp_path: Path,
-) -> None:
-    name = topic(1)
-    old = registry.register(f"{name}-value", json.dumps(ORDER))
-    new = registry.register(f"{name}-value", json.dumps(ORDER_WITH_COUNT))
-    order: dict[str, Any] = {"id": 1, "item": "pen", "at": 1714564800000, "price": Decimal("1.25"), "note": None}
-    write(kafka, name, framed(old, avro(ORDER, order)), framed(new, avro(ORDER_WITH_COUNT, {**order, "count": 3})))
-    asked = {
-        "valueFormat": "avro",
-        "schema__registry__url": registry.url,
-        "schema__registry__basic__auth__user__info": "etl:s3cr3t",
-    }
-
-    rows = read(spark, kafka, name, **asked).orderBy("offset").select("value.*").collect()
-    pinned = read(spark, kafka, name, **asked, valueSchemaId=old)
-    streamed = stream(spark, options, name, tmp_path, **asked)
-
-    assert [row["count"] for row in rows] == [1, 3]
-    assert rows[0].price == Decimal("1.25")
-    assert rows[0].at == AT.astimezone().replace(tzinfo=None)
-    assert pinned.select("value.*").columns == ["id", "item", "at", "price", "note"]
-    assert pinned.count() == 2
-    assert sorted(row.value["count"] for row in streamed) == [1, 3]
-
-
 def test_a_second_load_of_a_session_has_the_newest_columns(
     spark: SparkSession,
     kafka: Kafka,
@@ -175,7 +141,7 @@ def test_a_second_load_of_a_session_has_the_newest_columns(
 ) -> None:
     """A loaded DataFrame keeps its columns.  A later `load()`, for example of a restart, has the newest ones."""
     name = topic(1)
-    registry.register(f"{name}-value", json.dumps(ORDER))
+    old = registry.register(f"{name}-value", json.dumps(ORDER))
     asked = {
         "valueFormat": "avro",
         "schema__registry__url": registry.url,
@@ -192,6 +158,8 @@ def test_a_second_load_of_a_session_has_the_newest_columns(
     assert "count" not in first.select("value.*").columns
     assert [row.asDict() for row in first.select("value.id").collect()] == [{"id": 1}]
     assert [row["count"] for row in second.select("value.*").collect()] == [3]
+    pinned = read(spark, kafka, name, **asked, valueSchemaId=old).select("value.*")
+    assert (pinned.columns, pinned.count()) == (["id", "item", "at", "price", "note"], 1)
     assert "count" not in run(before, tmp_path)[0].value.asDict()
     write(kafka, name, framed(new, avro(ORDER_WITH_COUNT, {**order, "count": 4})))
     assert [row.value["count"] for row in run(loaded_stream(spark, options, name, **asked), tmp_path)] == [4]
@@ -220,81 +188,6 @@ def test_bytes_of_confluents_serializer(
     assert (row.key, row.value, row.malformed) == (payload, payload, None)
 
 
-def test_many_ids_that_no_registry_has_become_dead_letters(
-    spark: SparkSession, kafka: Kafka, topic: TopicFactory, registry: SchemaRegistryServer
-) -> None:
-    name, letters = topic(1), topic(1)
-    reader = registry.register(f"{name}-value", '"int"')
-    other = registry.register("other", '{"type": "int", "doc": "the same"}')
-    hostile = [framed(100_000 + n, b"\2") for n in range(500)]
-    write(kafka, name, framed(reader, b"\2"), *hostile, framed(other, b"\4"), framed(other, b"\6"))
-    before = len(registry.requests)
-
-    rows = read(
-        spark,
-        kafka,
-        name,
-        valueFormat="avro",
-        schema__registry__url=registry.url.replace("//", "//etl:s3cr3t@"),
-        malformedRecords="deadLetter",
-        deadLetterTopic=letters,
-        columns="value",
-    ).collect()
-
-    assert sorted(row.value for row in rows) == [1, 2, 3]
-    assert len(kafka.read(letters)) == 500
-    assert len(registry.requests) - before < 100
-
-
-def test_a_registry_that_answers_with_an_error_is_told_so_at_load(
-    spark: SparkSession, kafka: Kafka, topic: TopicFactory
-) -> None:
-    with SchemaRegistryServer() as broken:
-        broken.error = 500
-        with pytest.raises(PySparkException, match=r"answers HTTP 500 \(Error in the backend datastore\)"):
-            read(spark, kafka, topic(1), valueFormat="avro", valueSubject="any", schema__registry__url=broken.url)
-
-
-def test_protobuf_becomes_columns(
-    spark: SparkSession, kafka: Kafka, topic: TopicFactory, registry: SchemaRegistryServer
-) -> None:
-    name = topic(1)
-    file = proto_file()
-    number = registry.register(f"{name}-value", descriptor(file), "PROTOBUF")
-    message = order_message(file)(id=7, state=1, tags={"a": 2}, lines=[{"item": "pen", "count": 4_000_000_000}])
-    message.at.FromDatetime(AT)
-    write(kafka, name, framed(number, b"\x02\x02" + message.SerializeToString()))
-    found = read(
-        spark,
-        kafka,
-        name,
-        valueFormat="protobuf",
-        valueMessage="shop.Order",
-        schema__registry__url=registry.url.replace("//", "//etl:s3cr3t@"),
-    )
-
-    (row,) = found.select("value.*").collect()
-
-    assert (row.id, row.state, row.tags, row.note) == (7, "PAID", {"a": 2}, None)
-    assert row.lines == [Row(item="pen", count=4_000_000_000)]
-    assert row.at == AT.astimezone().replace(tzinfo=None)
-
-
-def test_a_malformed_record_ends_the_query_and_names_itself(
-    spark: SparkSession, kafka: Kafka, topic: TopicFactory
-) -> None:
-    name = topic(1)
-    write(kafka, name, b'{"id": 1}', b'{"id": "secret"}')
-
-    with pytest.raises(PySparkException) as raised:
-        read(spark, kafka, name, valueFormat="json", valueSchema="id INT").collect()
-
-    assert f"{name}-0: the value of the record at offset 1 is malformed: id is a string, and not int" in str(
-        raised.value
-    )
-    assert "secret" not in str(raised.value)
-
-
 def test_malformed_records_become_null_or_dead_letters(
     spark: SparkSession, kafka: Kafka, topic: TopicFactory, options: dict[str, str], tmp_path: Path
 ) -> None:
@@ -314,26 +207,6 @@ def test_malformed_records_become_null_or_dead_letters(
     headers = dict(letter.headers)
     assert headers["trace"] == b"7"
     assert (headers["kafka-group.topic"], headers["kafka-group.offset"]) == (name.encode(), b"1")
-
-
-def test_a_large_record_becomes_a_dead_letter_if_its_topic_takes_it(
-    spark: SparkSession, kafka: Kafka, topic: TopicFactory
-) -> None:
-    large = {"max.message.bytes": "4000000"}
-    name, letters, narrow = topic(1, config=large), topic(1, config=large), topic(1)
-    value = random.Random(7).randbytes(3_000_000)  # compression cannot make it smaller
-    write(kafka, name, value)
-    asked = {"valueFormat": "json", "valueSchema": "id INT", "malformedRecords": "deadLetter"}
-
-    assert read(spark, kafka, name, **asked, deadLetterTopic=letters).collect() == []
-    with pytest.raises(PySparkException) as raised:
-        read(spark, kafka, name, **asked, deadLetterTopic=narrow).collect()
-
-    (letter,) = kafka.read(letters)
-    assert letter.value == value
-    assert f"{narrow}-0: a record could not be written: MSG_SIZE_TOO_LARGE (a dead letter). Set max.message.bytes" in (
-        str(raised.value)
-    )
 
 
 def test_a_record_of_the_largest_size_becomes_a_dead_letter_without_the_added_headers(
@@ -371,21 +244,3 @@ def test_a_topic_for_dead_letters_that_is_missing_is_told_before_anything_is_rea
     for raised in (batch, streamed):
         assert problem in str(raised.value)
     assert committed(kafka.bootstrap_servers, options["kafka.group.id"], name, [0]) == {0: -1001}
-
-
-def test_a_registry_that_refuses_is_named_at_load(
-    spark: SparkSession, kafka: Kafka, topic: TopicFactory, registry: SchemaRegistryServer
-) -> None:
-    with pytest.raises(PySparkException) as raised:
-        read(
-            spark,
-            kafka,
-            topic(1),
-            valueFormat="avro",
-            valueSubject="any",
-            schema__registry__url=registry.url,
-            schema__registry__basic__auth__user__info="etl:wr0ng",
-        )
-
-    assert "schema.registry.basic.auth.user.info" in str(raised.value)
-    assert "wr0ng" not in str(raised.value)

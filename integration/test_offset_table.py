@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +16,7 @@ import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 
 from integration.pipelines import wait_for
-from integration.postgres import execute, new_schema
+from integration.postgres import execute
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores import OffsetTable, into
@@ -272,17 +268,9 @@ def test_a_table_that_has_lost_its_key_is_refused(url: str) -> None:
     execute(url, "CREATE UNIQUE INDEX some_rows ON copy (topic, consumer, partition) WHERE next_offset > 5")
     with pytest.raises(ConfigurationError, match="'copy' lacks its key"):
         OffsetTable(url, "etl", table="copy").create()
-
-
-def test_a_unique_index_is_a_key(url: str) -> None:
-    """Regression: the check accepted only a primary key or a constraint, though PostgreSQL also accepts an index."""
-    execute(url, "CREATE TABLE t (a text)")
-    task(url, into("t"), one_record(a=pa.array(["x"])))
-    execute(url, "CREATE TABLE copy AS SELECT * FROM kafka_offsets")
+    # Regression: PostgreSQL also accepts a unique index.  The check accepted only a primary key or a constraint.
     execute(url, "CREATE UNIQUE INDEX key ON copy (topic, consumer, partition)")
-    offsets = OffsetTable(url, "other", table="copy")
-    offsets.set_offsets("orders", {0: 7})
-    assert offsets.offsets() == {TopicPartition("orders", 0): 7}
+    OffsetTable(url, "other", table="copy").set_offsets("orders", {0: 7})
 
 
 def test_the_offset_table_is_that_of_the_driver_wherever_executors_look_first(url: str) -> None:
@@ -302,50 +290,38 @@ def records(spark: SparkSession, *, partitions: int = 3, start: int = 0, count: 
     return spark.range(start * partitions, (start + count) * partitions).selectExpr(*columns).repartition(5)
 
 
-@pytest.fixture(params=["postgresql", "sqlite"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/rows.db"
-        return
-    with new_schema(request.getfixturevalue("postgres")) as found:
-        yield found
+@pytest.fixture
+def orders(url: str) -> str:
+    """Return the URL of a schema with the table ``orders``."""
+    execute(url, 'CREATE TABLE orders (topic TEXT, "partition" INTEGER, "offset" BIGINT)')
+    return url
 
 
-def create_and_count(url: str) -> tuple[sa.Engine, Any]:
-    engine = sa.create_engine(Database.checked(url, lock_timeout_s=1.0, idle_timeout_s=1.0).url, poolclass=sa.NullPool)
-    with engine.begin() as connection:
-        connection.exec_driver_sql('CREATE TABLE orders (topic TEXT, "partition" INTEGER, "offset" BIGINT)')
-
-    def count() -> tuple[int, int]:
-        statement = 'SELECT count(*) FROM (SELECT {} "partition", "offset" FROM orders) AS found'
-        with engine.begin() as connection:
-            return tuple(
-                connection.exec_driver_sql(statement.format(what)).scalar_one() for what in ("ALL", "DISTINCT")
-            )
-
-    return engine, count
+def count(url: str) -> tuple[int, int]:
+    """Return the number of rows in ``orders``, and of different ones."""
+    rows, different = execute(url, 'SELECT count(*), count(DISTINCT ("partition", "offset")) FROM orders')[0]
+    return rows, different
 
 
 @pytest.mark.parametrize("by_id", [True, False], ids=["", "Spark 4.0"])
 def test_a_batch_is_written_once_however_its_rows_are_spread(
-    spark: SparkSession, database_url: str, monkeypatch: pytest.MonkeyPatch, *, by_id: bool
+    spark: SparkSession, orders: str, monkeypatch: pytest.MonkeyPatch, *, by_id: bool
 ) -> None:
     """Regression: without ``repartitionById``, which Spark 4.0 lacks, the first write ended with an AttributeError."""
     if not by_id and hasattr(DataFrame, "repartitionById"):
         for kind in {type(records(spark)), DataFrame}:
             monkeypatch.delattr(kind, "repartitionById")
-    _, count = create_and_count(database_url)
-    offsets = OffsetTable(database_url, "etl")
+    offsets = OffsetTable(orders, "etl")
     write = into("orders", columns=["topic", "partition", "offset"])
     first = offsets.write(records(spark), 0, write)
     assert sorted((w.partition, w.stored, w.next_offset, w.written, w.filtered) for w in first) == [
         (partition, 0, 100, 100, 0) for partition in range(3)
     ]
-    again = OffsetTable(database_url, "etl").write(records(spark, start=50), 1, write)
+    again = OffsetTable(orders, "etl").write(records(spark, start=50), 1, write)
     assert sorted((w.partition, w.stored, w.next_offset, w.written, w.filtered) for w in again) == [
         (partition, 100, 150, 50, 50) for partition in range(3)
     ]
-    assert count() == (450, 450)
+    assert count(orders) == (450, 450)
 
 
 def test_a_warm_up_connects_from_the_tasks_and_writes_nothing(spark: SparkSession, url: str) -> None:
@@ -359,67 +335,32 @@ def test_a_warm_up_connects_from_the_tasks_and_writes_nothing(spark: SparkSessio
             return int(connection.execute(statement).fetchall()[0][0])
 
         sessions()
-        time.sleep(2)  # PostgreSQL counts late
+        time.sleep(1.5)  # PostgreSQL counts late, once a second
         before = sessions()
         offsets._warm_up(spark)
         wait_for(lambda: sessions() == before + 3, "three tasks have connected")
     assert offsets.offsets() == {}
 
 
-def test_what_failed_is_written_by_the_next_run(spark: SparkSession, database_url: str) -> None:
+def test_what_failed_is_written_by_the_next_run(spark: SparkSession, orders: str) -> None:
     """A task fails after it has written its rows.  The database rolls them back, and keeps the rows of other tasks."""
-    _, count = create_and_count(database_url)
 
     def fail_for_one(connection: Any, rows: Any) -> None:
         into("orders", columns=["topic", "partition", "offset"])(connection, rows)
         if rows.column("partition")[0].as_py() == 1:
             raise RuntimeError("the disk is full")
 
-    offsets = OffsetTable(database_url, "etl")
+    offsets = OffsetTable(orders, "etl")
     with pytest.raises(Exception, match="the disk is full"):
         offsets.write(records(spark), 0, fail_for_one)
     offsets.write(records(spark), 0, into("orders", columns=["topic", "partition", "offset"]))
-    assert count() == (300, 300)
+    assert count(orders) == (300, 300)
 
 
-def test_a_second_write_of_a_batch_is_refused(spark: SparkSession, database_url: str) -> None:
-    """A second write would find the offsets already stored, and silently write nothing."""
-    create_and_count(database_url)
-    offsets = OffsetTable(database_url, "etl")
-    write = into("orders", columns=["topic", "partition", "offset"])
-    batch = records(spark)
-    offsets.write(batch.where("offset < 50"), 7, write)
-    with pytest.raises(ConfigurationError, match="batch 7 was already written for 'etl'"):
-        offsets.write(batch.where("offset >= 50"), 7, write)
-
-
-@pytest.mark.parametrize(
-    ("columns", "wrong"),
-    [
-        (["topic", "partition"], "another type: offset"),
-        (["topic", "CAST(partition AS STRING) AS partition", "offset"], "another type: partition"),
-    ],
-)
-def test_a_batch_that_does_not_say_where_its_rows_come_from_is_refused(
-    spark: SparkSession, database_url: str, columns: list[str], wrong: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=wrong):
-        OffsetTable(database_url, "etl").write(records(spark).selectExpr(*columns), 0, into("orders"))
-
-
-def test_it_is_called_through_spark_connect_and_after_a_restart_goes_on(tmp_path: Path, url: str) -> None:
-    """With Spark Connect, the function runs in a separate process with a cloned session."""
-    execute(url, 'CREATE TABLE orders (topic text, "partition" int, "offset" bigint)')
-    for wanted in (1, 50):
-        command = [sys.executable, "-m", "integration.connect_application", str(tmp_path), url, str(wanted)]
-        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-        run = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=False
-        )
-        assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-4000:]
-    written = execute(url, 'SELECT count(*), count(DISTINCT ("partition", "offset")) FROM orders')[0]
-    stored = execute(url, "SELECT sum(next_offset) FROM kafka_offsets")[0][0]
-    assert written == (stored, stored)
+def test_a_batch_that_does_not_say_where_its_rows_come_from_is_refused(spark: SparkSession, orders: str) -> None:
+    rows = records(spark).selectExpr("topic", "CAST(partition AS STRING) AS partition")
+    with pytest.raises(ConfigurationError, match="another type: partition, offset"):
+        OffsetTable(orders, "etl").write(rows, 0, into("orders"))
 
 
 def test_values_of_all_types_reach_postgresql(spark: SparkSession, url: str) -> None:
