@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.functions import udf
-from pyspark.sql.types import StructType
 
 import pyspark_kafka_group
 from integration import cluster
@@ -28,18 +24,15 @@ from pyspark_kafka_group.cluster.range_lookup import RangeLookup
 from pyspark_kafka_group.offsets import notes, types
 from pyspark_kafka_group.offsets.errors import (
     ActiveGroupError,
-    BookmarkMovedError,
-    BrokerError,
     ConfigurationError,
-    DataLossError,
     OptionError,
     UnknownTopicError,
 )
 from pyspark_kafka_group.offsets.notes import BookmarkNote
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
-from pyspark_kafka_group.worker.costs import SentToWorkers
-from tests.docs.blocks import BLOCKS
+from pyspark_kafka_group.tools.analysis.group_records import CommitRecord, decode, is_of_group
+from pyspark_kafka_group.tools.analysis.offsets_topic import OFFSETS_TOPIC
 
 Read = Callable[..., DataFrame]
 
@@ -110,13 +103,6 @@ def producing(kafka: Kafka, topic: str) -> Iterator[None]:
         thread.join()
 
 
-def lose_cached_partitions(spark: SparkSession) -> None:
-    """Remove the blocks of all cached RDDs, as the loss of an executor would."""
-    context = spark.sparkContext._jsc
-    for number in context.getPersistentRDDs():
-        context.sc().unpersistRDD(number, True)  # only the blocks: the DataFrame is still persisted
-
-
 def slowly(column: str) -> Column:
     """Return a column that slows each task down, so that Spark reads the scans one after the other."""
 
@@ -167,97 +153,10 @@ def test_both_sides_of_a_self_join_read_the_same(kafka: Kafka, topic: TopicFacto
     assert sum(row["count"] for row in counts.collect()) > 40, "records came meanwhile"
 
 
-def test_a_task_that_runs_again_reads_the_same(
-    kafka: Kafka, topic: TopicFactory, read: Read, spark: SparkSession
-) -> None:
-    """Spark runs a task again if it loses an executor with its shuffle files or its partitions of ``persist()``."""
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 5})
-    records = read(subscribe=name).persist()
-    assert records.count() == 5
-    produce(kafka.bootstrap_servers, name, {0: 5}, start=5)
-    lose_cached_partitions(spark)
-    assert not spark.sparkContext._jsc.getPersistentRDDs()
-    assert offsets(records) == {(name, 0): [0, 1, 2, 3, 4]}
-    records.unpersist()
-
-
-def test_workers_spare_their_modules_from_garbage_collection(spark: SparkSession) -> None:
-    """Spark collects all garbage of a worker after each task.  That took longer than a small task."""
-
-    class FrozenReader(SentToWorkers, DataSourceReader):
-        def __init__(self) -> None:
-            self.state = "something"  # otherwise pickle does not set a state
-
-        def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
-            del partition
-            yield (gc.get_freeze_count(),)
-
-    class Frozen(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "frozen"
-
-        def schema(self) -> str:
-            return "frozen bigint"
-
-        def reader(self, schema: StructType) -> FrozenReader:
-            del schema
-            return FrozenReader()
-
-    spark.dataSource.register(Frozen)
-    found = [spark.read.format("frozen").load().collect()[0].frozen for _ in range(20)]
-    assert max(found) > 10_000
-
-
-def test_tasks(kafka: Kafka, topic: TopicFactory, read: Read) -> None:
-    name = topic(3)
-    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10, 2: 1})
-    assert read(subscribe=name).rdd.getNumPartitions() == 1  # small partitions share a task
-    assert read(subscribe=name, minRecordsPerTask=1).rdd.getNumPartitions() == 3
-    records = read(subscribe=name, maxRecordsPerPartition=4)
-    sizes = [len(task) for task in records.rdd.glom().collect()]
-    assert max(sizes) <= 4
-    assert sum(sizes) == 21
-    columns = read(subscribe=name, columns="offset,partition", minPartitions=7)
-    assert columns.columns == ["partition", "offset"]
-    assert columns.rdd.getNumPartitions() >= 7
-    assert columns.count() == 21
-
-
-def test_a_deleted_topic(kafka: Kafka, topic: TopicFactory, read: Read) -> None:
-    stays, goes = topic(1), topic(1)
-    for name in (stays, goes):
-        produce(kafka.bootstrap_servers, name, {0: 2})
-    both = {"subscribe": f"{stays},{goes}", "kafkaConsumer__pollTimeoutMs": 3000}
-    strict, lenient = read(**both), read(**both, failOnDataLoss="false")
-    assert strict.count() == lenient.count() == 4
-    kafka.delete_topic(goes)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    wait_for(lambda: goes not in admin.list_topics(timeout=10).topics, "the topic is gone")
-    with pytest.raises(PySparkException, match=f"{goes}-0: offsets .* were deleted before they were read"):
-        strict.count()
-    assert lenient.count() == 2
-    with pytest.raises(PySparkException, match=f"topic not found: {goes}"):
-        read(**both, fetchOffset__numRetries=1).count()
-
-
-def test_errors_of_the_planning_process_reach_the_user(read: Read, topic: TopicFactory, spark: SparkSession) -> None:
-    name = topic(1)
-    with pytest.raises(PySparkException, match=r"Option 'assign': .*-5 does not exist"):
-        read(assign=json.dumps({name: [0, 5]})).count()
-    with pytest.raises(PySparkException, match="'commitMode': only a stream has it"):
-        read(subscribe=name, kafka__group__id="g", commitMode="plain").count()
-    begin = time.monotonic()
-    with pytest.raises(PySparkException, match=r"the cluster at '127\.0\.0\.1:1' did not answer 2 times"):
-        spark.read.format("kafka-group").options(
-            **{"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": name, "fetchOffset.numRetries": "2"}
-        ).load().count()
-    assert time.monotonic() - begin < 30
+def test_a_schema_of_the_users_own_is_refused(spark: SparkSession) -> None:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
     with pytest.raises(PySparkException, match="has a fixed schema"):
-        spark.read.format("kafka-group").schema("a INT").options(
-            **{"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": name}
-        ).load().count()
+        spark.read.format("kafka-group").schema("a INT").options(**options).load().count()
 
 
 def test_starting_where_a_group_has_committed(kafka: Kafka, topic: TopicFactory, read: Read, group: str) -> None:
@@ -311,6 +210,27 @@ def test_a_bookmark_gives_what_is_new_once(
     assert pyspark_kafka_group.bookmark(spark, options).records.count() == 0
 
 
+def test_the_place_of_a_bookmark_does_not_expire(
+    kafka: Kafka, topic: TopicFactory, spark: SparkSession, base: dict[str, str], group: str
+) -> None:
+    """The broker stores a time of expiry, in decades, also for a partition without records.
+
+    It follows this time, not ``offsets.retention.minutes``: `test_an_offset_that_expires_is_not_taken_for_deleted`.
+    """
+    name, year_ms = topic(2), 365 * 86_400_000
+    produce(kafka.bootstrap_servers, name, {0: 3})
+    with pyspark_kafka_group.bookmark(spark, {**base, "subscribe": name}):
+        pass
+    stored = kafka.read(OFFSETS_TOPIC, isolation_level="read_uncommitted")
+    commits = [decode(record.key, record.value) for record in stored if is_of_group(group)(record.key)]
+    kept = [
+        (one.tp.partition, one.offset, (one.expire_time_ms or 0) - one.commit_time_ms > 50 * year_ms)
+        for one in commits
+        if isinstance(one, CommitRecord)
+    ]
+    assert sorted(kept) == [(0, 3, True), (1, 0, True)]
+
+
 def test_a_bookmark_is_bounded_and_starts_where_it_is_told(
     kafka: Kafka, topic: TopicFactory, spark: SparkSession, base: dict[str, str], group: str
 ) -> None:
@@ -361,60 +281,6 @@ def test_a_bookmark_of_a_group_with_members_is_refused(
     assert [row.offset for row in other.rows] == []
 
 
-def test_the_commit_of_another_run_is_not_overwritten(
-    kafka: Kafka, topic: TopicFactory, spark: SparkSession, base: dict[str, str], group: str
-) -> None:
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 3})
-    one = pyspark_kafka_group.bookmark(spark, {**base, "subscribe": name})
-    other = pyspark_kafka_group.bookmark(spark, {**base, "subscribe": name})
-    other.commit()
-    with pytest.raises(BookmarkMovedError, match=f"'{group}' had no committed offset when .* has 3 now"):
-        one.commit()
-    assert committed(kafka, group, name, 1) == [3]
-
-
-def test_a_partition_that_is_added_between_two_runs(
-    kafka: Kafka, topic: TopicFactory, spark: SparkSession, base: dict[str, str], group: str
-) -> None:
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 3})
-    options = {**base, "subscribe": name}
-    pyspark_kafka_group.bookmark(spark, options).commit()
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for future in admin.create_partitions([NewPartitions(name, 2)]).values():
-        future.result()
-    wait_for(lambda: len(admin.list_topics(name, timeout=10).topics[name].partitions) == 2, "the new partition")
-    produce(kafka.bootstrap_servers, name, {1: 2})
-    options["startingOffsetsIfNotCommitted"] = "latest"  # only for a topic that the group does not know
-    with pyspark_kafka_group.bookmark(spark, options) as new:
-        assert new.ranges == {(name, 0): (3, 3), (name, 1): (0, 2)}
-        assert offsets(new.records) == {(name, 1): [0, 1]}
-    assert committed(kafka, group, name, 2) == [3, 2]
-
-
-@pytest.mark.parametrize("first", [True, False])
-def test_a_topic_that_is_created_again_before_the_commit(
-    kafka: Kafka, topic: TopicFactory, spark: SparkSession, base: dict[str, str], group: str, first: bool
-) -> None:
-    """Regression: the next run skipped the new records below the end of the old topic."""
-    name, other = topic(1), topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 10})
-    produce(kafka.bootstrap_servers, other, {0: 1})
-    options = {**base, "subscribe": f"{name},{other}"}
-    if not first:
-        pyspark_kafka_group.bookmark(spark, options).commit()
-    new = pyspark_kafka_group.bookmark(spark, options)
-    cluster.recreate(kafka.bootstrap_servers, name, 1)
-    produce(kafka.bootstrap_servers, name, {0: 30})
-    with pytest.raises(DataLossError, match=f"'{name}' was deleted and created again after this bookmark was made"):
-        new.commit()
-    assert committed(kafka, group, name, 1) == [NONE]
-    assert committed(kafka, group, other, 1) == [NONE if first else 1]
-    with pyspark_kafka_group.bookmark(spark, options) as new:
-        assert new.ranges[(name, 0)] == (0, 30)
-
-
 # ------------------------------------------------------------------------------------------- lookup
 
 
@@ -460,35 +326,7 @@ def test_both_ways_to_ask_tell_the_same(kafka: Kafka, topic: TopicFactory, looku
         member.close()
 
 
-def test_a_cluster_that_is_not_there(group: str) -> None:
-    made = RangeLookup(
-        {"bootstrap.servers": "127.0.0.1:1"}, group_id=group, read_committed=True, attempts=2, pause_s=0.0
-    )
-    with pytest.raises(BrokerError, match="did not answer 2 times"):
-        made.matching(".*")
-    made.close()
-
-
 # --------------------------------------------------------------------------------------------- docs
-
-
-def test_the_examples_of_the_page_run(
-    kafka: Kafka, topic: TopicFactory, spark: SparkSession, tmp_path: Path, group: str
-) -> None:
-    name = topic(2)
-    produce(kafka.bootstrap_servers, name, {0: 3, 1: 2})
-    pages = ("docs/batch.md", "docs/bookmarks.md")
-    blocks = [block.text for page in pages for block in BLOCKS if block.page == page and block.is_program]
-    assert len(blocks) == 3
-    place: dict[str, object] = {
-        "spark": spark,
-        "servers": kafka.bootstrap_servers,
-        "folder": str(tmp_path / "orders"),
-    }
-    for block in blocks:
-        exec(block.replace("orders-hourly", group).replace('"orders"', f'"{name}"'), place)
-    assert spark.read.parquet(str(tmp_path / "orders")).count() == 5
-    assert committed(kafka, group, name, 2) == [3, 2]
 
 
 def test_what_the_command_line_shows(
