@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 import signal
 import threading
 import time
@@ -26,7 +24,6 @@ from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.offsets.errors import DeliveryError, SinkTransactionError
 from pyspark_kafka_group.testing import ExistingKafka, Kafka, LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
-from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.writing import batch_transactions
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions
 from pyspark_kafka_group.writing.commit_decision import TaskMessage, Transaction
@@ -130,13 +127,6 @@ class Query:
             self.commit(messages, batch)
 
 
-def kept_at(query: Query) -> set[str]:
-    """Return the topics under which a query stores its decisions."""
-    with query.transactions() as transactions:
-        found = transactions._requests.stable_offsets(f"kafka-group-sink-{query.name}", deadline=Deadline.after(10))
-        return {tp.topic for tp in found}
-
-
 @pytest.fixture
 def query(kafka: Kafka, topic: TopicFactory, group: str) -> Query:
     return Query(kafka, topic(2), group)
@@ -149,14 +139,13 @@ def test_nothing_can_be_seen_before_the_driver_commits(kafka: Kafka, query: Quer
     wait_for_values(kafka, query.topic, {"a": 1, "b": 1})
 
 
-@pytest.mark.parametrize("step", ["_take_over", "_decide"])
 def test_a_crash_before_the_decision_leaves_nothing_however_tasks_change(
-    kafka: Kafka, query: Query, step: str, monkeypatch: pytest.MonkeyPatch
+    kafka: Kafka, query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four tasks have written, and the driver dies, perhaps during its decision."""
+    """Four tasks have written, and the driver dies during its decision."""
     monkeypatch.setattr(batch_transactions, "_DECISION_S", 3.0)
     query.run(0, [["0"], ["1"], ["2"], ["3"]])
-    query.die([query.task(1, number, [found]) for number, found in enumerate(["a", "b", "c", "d"])], 1, step)
+    query.die([query.task(1, number, [found]) for number, found in enumerate(["a", "b", "c", "d"])], 1, "_decide")
     # The next run has other tasks, and Spark retries one of them.  Its commit aborts all other transactions.
     query.task(1, 0, ["a", "c"])
     query.commit([query.task(1, 0, ["a", "c"], attempt=1), query.task(1, 1, ["b", "d"])], 1)
@@ -237,61 +226,11 @@ def test_what_attempts_have_left_open_is_aborted_when_the_job_fails(kafka: Kafka
     wait_for_values(kafka, query.topic, {})
 
 
-def test_what_is_decided_is_not_aborted_when_the_next_run_fails(kafka: Kafka, query: Query) -> None:
-    query.die([query.task(0, 0, ["a"])], 0, "_commit_all")
-    with query.transactions() as transactions:
-        transactions.abort_all(stream=True)
-    query.run(0, [["a"]])
-    wait_for_values(kafka, query.topic, {"a": 1})
-
-
-def test_a_batch_with_too_little_time_left_is_not_decided(kafka: Kafka, topic: TopicFactory, group: str) -> None:
-    """Regression: the transactions of the batch could time out after the decision, and their rows were lost."""
-    query = Query(kafka, topic(1), group, kafka__transaction__timeout__ms="8000")
-    messages = [query.task(0, 0, ["a"])]
-    time.sleep(6.5)  # three quarters of the timeout pass
-    with pytest.raises(SinkTransactionError, match=r"less than 2 s.*Nothing of the batch can be read"):
-        query.commit(messages, 0)
-    query.run(0, [["a"]])
-    wait_for_values(kafka, query.topic, {"a": 1})
-
-
-def test_a_decision_that_came_too_late_for_a_transaction_says_what_is_not_known(
-    kafka: Kafka, topic: TopicFactory, group: str
-) -> None:
-    name = topic(1)
-    query = Query(kafka, name, group)
-    messages = [query.task(0, 0, ["a"]), query.task(0, 1, ["b"])]
-    query.die(messages, 0, "_commit_all")
-    with query.transactions() as transactions:  # as the coordinator does after kafka.transaction.timeout.ms
-        transactions.abort([found for found in [messages[1].transaction] if found is not None])
-    again = [["a"], ["b"]]
-    with pytest.raises(SinkTransactionError, match=r"of tasks \[1\] are gone.*cannot find out whether.*acceptBatch=0"):
-        query.run(0, again)
-    accepting = Query(kafka, name, group, acceptBatch="0")
-    accepting.run(0, again)
-    accepting.run(1, [["c"]])
-    wait_for_values(kafka, query.topic, {"a": 1, "c": 1})
-
-
 def test_an_old_copy_of_the_checkpoint_is_refused(query: Query) -> None:
     query.run(0, [["a"]])
     query.run(1, [["b"]])
     with pytest.raises(SinkTransactionError, match="restored from an older copy"):
         query.run(0, [["c"]])
-
-
-def test_another_batch_with_the_number_of_the_written_one_is_refused(kafka: Kafka, query: Query, group: str) -> None:
-    """Regression: a checkpoint lacked only the newest batch.  The sink took the next batch for it and lost its rows."""
-    query.run(0, [["a"]])
-    query.run(1, [["b", "c"]])
-    query.run(1, [["c"], ["b"]])  # the same rows
-    refused = r"Batch 1 was written before, with other rows: 2 rows then, {} now.*acceptBatch=1"
-    for other in (["b", "c", "d"], ["b"], ["b", "d"], []):
-        with pytest.raises(SinkTransactionError, match=refused.format(len(other))):
-            query.run(1, [other])
-    Query(kafka, query.topic, group, acceptBatch="1").run(1, [["other"]])
-    wait_for_values(kafka, query.topic, {"a": 1, "b": 1, "c": 1})
 
 
 def test_a_copy_of_the_checkpoint_that_writes_to_another_topic_is_refused(
@@ -302,18 +241,6 @@ def test_a_copy_of_the_checkpoint_that_writes_to_another_topic_is_refused(
     Query(kafka, topic(1), group).run(1, [["b"]])
     with pytest.raises(SinkTransactionError, match="another query runs with a copy of this checkpoint"):
         query.run(1, [["b"]])
-
-
-def test_the_decision_survives_one_of_its_topics(kafka: Kafka, topic: TopicFactory, query: Query) -> None:
-    """Regression: after the topic with the decision was deleted, the sink wrote the rows of the other topic twice."""
-    deleted, kept = sorted([topic(1), topic(1)])
-    query.die([query.task(0, 0, ["a"], topic=deleted), query.task(0, 1, ["b"], topic=kept)], 0, "_commit_all")
-    assert kept_at(query) == {deleted, kept}
-    kafka.delete_topic(deleted)
-    wait_for(lambda: kept_at(query) == {kept}, "the group has forgotten the topic")
-    again = [query.task(0, 0, ["a"], topic=deleted), query.task(0, 1, ["b"], topic=kept)]
-    query.commit(again, 0)
-    wait_for_values(kafka, kept, {"b": 1})
 
 
 @pytest.fixture(scope="module")
@@ -413,10 +340,10 @@ def test_leaders_that_die_lose_repeat_and_reorder_nothing(group: str) -> None:
 
         writing = thread.submit(write)
         try:
-            for broker_id in (1, 2, 3):
-                time.sleep(2)
+            for broker_id in (1, 2):
+                time.sleep(1)
                 cluster.kill(broker_id)
-                time.sleep(2)
+                time.sleep(1)
                 cluster.restart(broker_id)
         finally:
             ends.set()
@@ -523,37 +450,6 @@ def test_a_stream_writes_each_row_once_whatever_fails(
     wait_for_values(kafka, twice, {str(n): 2 for n in range(60)})
 
 
-def test_a_checkpoint_that_lacks_its_newest_batch_loses_nothing_without_an_error(
-    spark: SparkSession, kafka: Kafka, topic: TopicFactory, tmp_path: Path
-) -> None:
-    """Regression: Spark reused the batch number for more rows, and the sink took them for already written."""
-    out, numbers, checkpoint = topic(2), tmp_path / "numbers", tmp_path / "checkpoint"
-    numbers.mkdir()
-
-    def run(**more: str) -> None:
-        writer = spark.readStream.text(str(numbers)).writeStream.format("kafka-group")
-        writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-        writer = writer.options(topic=out, checkpointLocation=str(checkpoint), **EXACTLY_ONCE, **more)
-        writer.trigger(availableNow=True).start().awaitTermination(90)
-
-    (numbers / "a").write_text("a")
-    run()
-    shutil.copytree(checkpoint, tmp_path / "copy")
-    (numbers / "b").write_text("b")
-    run()
-    for of_copy in (True, False):  # the second time Spark has logged the batch and replays it
-        if of_copy:
-            shutil.rmtree(checkpoint)
-            shutil.copytree(tmp_path / "copy", checkpoint)
-            (numbers / "c").write_text("c")
-        with pytest.raises(PySparkException, match="Batch 1 was written before, with other rows: 1 rows then, 2 now"):
-            run()
-    run(acceptBatch="1")
-    (numbers / "d").write_text("d")
-    run(acceptBatch="1")
-    wait_for_values(kafka, out, {"a": 1, "b": 1, "d": 1})
-
-
 def test_a_query_that_is_stopped_before_a_task_has_ended_holds_nobody_up(
     spark: SparkSession, kafka: Kafka, topic: TopicFactory, tmp_path: Path
 ) -> None:
@@ -649,39 +545,7 @@ def test_copies_under_restarts_lose_nothing_and_double_nothing(
     assert set(found.values()) == {1}
 
 
-def test_the_examples_of_the_page_run(spark: SparkSession, kafka: Kafka, topic: TopicFactory, tmp_path: Path) -> None:
-    page = Path(__file__).parents[1] / "docs" / "sink.md"
-    examples = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    (tmp_path / "numbers").mkdir()
-    (tmp_path / "numbers" / "a").write_text("c\nd")
-    given = {
-        "spark": spark,
-        "servers": kafka.bootstrap_servers,
-        "topic": topic(),
-        "stream": spark.readStream.text(str(tmp_path / "numbers")).selectExpr("value as key", "value"),
-        "checkpoint": str(tmp_path / "checkpoint"),
-    }
-    for example in examples:
-        exec(example, given)
-    query: Any = given["query"]
-    query.awaitTermination(60)
-    assert values(kafka, str(given["topic"])) == {"1": 1, "2": 1, "C": 1, "D": 1}
-
-
 # ------------------------------------------------------------------------------- errors
-
-
-def test_an_unreachable_cluster_is_told_in_bounded_time(write: Callable[..., None]) -> None:
-    begin = time.monotonic()
-    with pytest.raises(PySparkException, match=r"(?s)_MSG_TIMED_OUT.*Check kafka\.bootstrap\.servers"):
-        write(
-            "select 'x' as value",
-            topic="t",
-            kafka__bootstrap__servers="127.0.0.1:1",
-            kafka__delivery__timeout__ms="2000",
-            kafka__sasl__password="hunter22",
-        )
-    assert time.monotonic() - begin < 60
 
 
 def test_sparks_default_mode_is_refused(write: Callable[..., None]) -> None:
