@@ -115,6 +115,9 @@ class Delta:
     def rename_topic(self) -> None:
         self.table().update(updates={"topic": "'orders-old'"}, predicate="topic = 'orders'")
 
+    def create(self, schema: pa.Schema) -> None:
+        DeltaTable.create(self.data, schema)
+
     def create_again(self) -> None:
         DeltaTable.create(self.data, self.table().schema(), mode="overwrite")
 
@@ -161,6 +164,11 @@ class Iceberg:
         rows = table.scan(row_filter="topic = 'orders'").to_arrow()
         old = pa.array(["orders-old"] * rows.num_rows, pa.large_string())
         table.overwrite(rows.set_column(rows.schema.get_field_index("topic"), "topic", old), "topic = 'orders'")
+
+    def create(self, schema: pa.Schema) -> None:
+        catalog = load_catalog("default", **self.catalog)
+        catalog.create_namespace("shop")
+        catalog.create_table("shop.orders", schema)
 
     def create_again(self) -> None:
         catalog, schema = load_catalog("default", **self.catalog), self.table().schema()
@@ -263,6 +271,18 @@ def before_the_next_commit(monkeypatch: pytest.MonkeyPatch, at: Place, act: Call
         monkeypatch.setattr(at.look, "commit", real)
         act()
         real(look, *arguments, **more)
+
+    monkeypatch.setattr(at.look, "commit", commit)
+
+
+def lose_answers(monkeypatch: pytest.MonkeyPatch, at: Place, act: Callable[[], object] = lambda: None) -> None:
+    """Let something happen behind each commit, and its answer get lost."""
+    real = at.look.commit
+
+    def commit(look: Any, *arguments: Any, **more: Any) -> None:
+        real(look, *arguments, **more)
+        act()
+        raise OSError("connection reset")
 
     monkeypatch.setattr(at.look, "commit", commit)
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
@@ -17,9 +15,8 @@ from pyiceberg.transforms import BucketTransform
 from pyspark_kafka_group.landing import iceberg
 from pyspark_kafka_group.landing.errors import LandingError, UnsupportedTableError
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.stores.errors import RefusedRecordError, TableBehindError
+from pyspark_kafka_group.stores.errors import TableBehindError
 from tests.connector.landing.applications import (
-    COLUMNS,
     ONE,
     ZERO,
     Application,
@@ -99,12 +96,15 @@ def test_partitions_by_day_and_topic(at: Iceberg) -> None:
         Application(at, {"partition_by": ("bucket",)})
 
 
+def set_property(at: Iceberg, name: str, value: str) -> None:
+    with at.table().transaction() as change:
+        change.set_properties({name: value})
+
+
 def test_manifests_are_merged(at: Iceberg, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iceberg, "_MANIFESTS", 3)
     one = Application(at)
-    table = at.table()
-    with table.transaction() as transaction:
-        transaction.set_properties({"commit.manifest.min-count-to-merge": "2"})
+    set_property(at, "commit.manifest.min-count-to-merge", "2")
     for n in range(8):
         one.land({ZERO: (n, n + 1)})
     snapshot = at.table().current_snapshot()
@@ -115,13 +115,11 @@ def test_manifests_are_merged(at: Iceberg, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_property_of_the_table_decides_the_codec_of_files(at: Iceberg) -> None:
     Application(at).land({ZERO: (0, 5)})
-    with at.table().transaction() as change:
-        change.set_properties({"write.parquet.compression-codec": "gzip"})
+    set_property(at, "write.parquet.compression-codec", "gzip")
     Application(at).land({ZERO: (5, 9)})
     codecs = [pq.ParquetFile(path).metadata.row_group(0).column(0).compression for path in sorted(files_of(at))]
     assert codecs == ["ZSTD", "GZIP"]
-    with at.table().transaction() as change:
-        change.set_properties({"write.parquet.compression-codec": "uncompressed"})
+    set_property(at, "write.parquet.compression-codec", "uncompressed")
     Application(at).land({ZERO: (9, 12)})
     assert judge(at) == once({ZERO: (0, 12)})
 
@@ -141,24 +139,11 @@ def test_tables_that_would_be_written_wrongly_are_refused(at: Iceberg) -> None:
     Application(at)
     with at.table().update_spec() as spec:
         spec.add_field("offset", BucketTransform(4), "bucket")
-    with at.table().transaction() as change:
-        change.set_properties({"write.parquet.compression-codec": "lzo"})
+    set_property(at, "write.parquet.compression-codec", "lzo")
     with pytest.raises(UnsupportedTableError, match=r"the property write\.parquet\.compression-codec=lzo"):
         Application(at)
     with pytest.raises(UnsupportedTableError, match=r"the partition field bucket\[4\]\(offset\)"):
         Application(at)
-
-
-def test_a_null_that_the_table_does_not_take(at: Iceberg) -> None:
-    from pyspark_kafka_group.columns.schema import arrow_schema
-
-    catalog = load_catalog("default", **at.catalog)
-    catalog.create_namespace("shop")
-    strict = [pa.field(f.name, f.type, nullable=f.name not in ("key", "topic")) for f in arrow_schema(COLUMNS)]
-    catalog.create_table("shop.orders", pa.schema(strict))
-    with pytest.raises(RefusedRecordError, match="does not take null in: key"):
-        Application(at).land({ZERO: (0, 10)})
-    assert files_of(at) == []
 
 
 def test_a_catalog_that_does_not_answer(at: Iceberg) -> None:

@@ -10,6 +10,7 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,6 +37,7 @@ from tests.connector.landing.applications import (
     before_the_next_commit,
     files_of,
     judge,
+    lose_answers,
     once,
     records,
 )
@@ -159,13 +161,7 @@ def test_files_that_a_clean_up_has_removed_are_written_again(at: Place) -> None:
 
 
 def test_a_commit_whose_answer_is_lost_is_not_repeated(at: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = at.look.commit
-
-    def commit(look: Any, *arguments: Any, **more: Any) -> None:
-        real(look, *arguments, **more)
-        raise OSError("connection reset")
-
-    monkeypatch.setattr(at.look, "commit", commit)
+    lose_answers(monkeypatch, at)
     result = Application(at).land({ZERO: (0, 60)})
     assert (result.records, result.skipped, result.orphans) == (60, 0, 0)
     assert judge(at) == once({ZERO: (0, 60)})
@@ -194,14 +190,8 @@ def test_orphans_of_killed_attempts_are_removed_and_counted(at: Place) -> None:
 
 
 def test_a_task_that_fails_removes_its_files(at: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyspark_kafka_group.landing import files
-
     one = Application(at, {"file_bytes": 1})
-
-    def fails(self: Any, path: str) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files.Place, "keep", fails)
+    monkeypatch.setattr(files.Place, "keep", MagicMock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(LandingError, match=r"No space left on device.*Free space there\. Then start the query again"):
         one.ready({ZERO: (0, 100)})
     assert files_of(at) == []
@@ -219,13 +209,19 @@ def test_two_applications_race_for_the_same_records(at: Place, monkeypatch: pyte
     assert judge(at) == once({ZERO: (0, one.next_offset(ZERO) or 0)})
 
 
-def test_a_rollback_is_noticed_and_the_records_are_landed_again(at: Place) -> None:
+def rolled_back(at: Place, *lost: dict[TopicPartition, tuple[int, int]]) -> Application:
+    """Return an application whose table has ten records of a partition, and has lost those that came later."""
     one = Application(at)
     one.land({ZERO: (0, 10)})
     good = at.newest()
-    one.land({ZERO: (10, 20)})
-    one.land({ZERO: (20, 30), ONE: (0, 5)})
+    for spans in lost:
+        one.land(spans)
     at.roll_back(good)
+    return one
+
+
+def test_a_rollback_is_noticed_and_the_records_are_landed_again(at: Place) -> None:
+    one = rolled_back(at, {ZERO: (10, 20)}, {ZERO: (20, 30), ONE: (0, 5)})
     for application in (one, Application(at)):  # the running query, and the next run
         with pytest.raises(TableBehindError, match=r"orders-0 10 to 29.*first lost ones \(orders-0 10, orders-1 0\)"):
             application.land({ZERO: (30, 35), ONE: (5, 9)})
@@ -239,11 +235,7 @@ def test_a_rollback_is_noticed_and_the_records_are_landed_again(at: Place) -> No
 
 def test_only_the_lost_records_are_landed_again(at: Place) -> None:
     """Regression for the design: a query that had gone on after the rollback has landed later records."""
-    one = Application(at)
-    one.land({ZERO: (0, 10)})
-    good = at.newest()
-    one.land({ZERO: (10, 20)})
-    at.roll_back(good)
+    one = rolled_back(at, {ZERO: (10, 20)})
     one.target._look().commit({}, {ZERO: 30}, {ZERO: OffsetSpan(20, 30)}, alone=True)
     again = Application(at)
     assert again.land({ZERO: (10, 40)}, finished=10).records == 20
@@ -251,12 +243,7 @@ def test_only_the_lost_records_are_landed_again(at: Place) -> None:
 
 
 def test_a_rollback_can_be_accepted(at: Place) -> None:
-    one = Application(at)
-    one.land({ZERO: (0, 10)})
-    good = at.newest()
-    one.land({ZERO: (10, 20)})
-    at.roll_back(good)
-    one.target.accept_rollback()
+    rolled_back(at, {ZERO: (10, 20)}).target.accept_rollback()
     Application(at).land({ZERO: (20, 25)})
     assert judge(at) == once({ZERO: (0, 10)}) + once({ZERO: (20, 25)})
 
@@ -324,12 +311,9 @@ def test_rows_of_another_writer_are_refused(at: Place, monkeypatch: pytest.Monke
 
 
 def test_a_table_that_fails_names_itself_and_the_remedy(at: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: Any, **__: Any) -> None:
-        raise OSError("403 Forbidden: InvalidAccessKeyId")
-
     one = Application(at)
     batch = one.ready({ZERO: (0, 10)})
-    monkeypatch.setattr(at.look, "commit", refused)
+    monkeypatch.setattr(at.look, "commit", MagicMock(side_effect=OSError("403 Forbidden: InvalidAccessKeyId")))
     monkeypatch.setattr("pyspark_kafka_group.landing.landing._FIRST_PAUSE_S", 0.001)
     with pytest.raises(LandingError, match=r"could not be read or committed in 8 attempts: OSError: 403 Forb"):
         one.commit(batch)
@@ -338,7 +322,8 @@ def test_a_table_that_fails_names_itself_and_the_remedy(at: Place, monkeypatch: 
 
 def test_files_end_at_their_target_size(at: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark_kafka_group.landing.files._ROW_GROUP_BYTES", 1)
-    result = Application(at, {"file_bytes": 1}).land({ZERO: (0, 21)})
+    one_name_as_text = {"partition_by": "topic"}
+    result = Application(at, {"file_bytes": 1, **one_name_as_text}).land({ZERO: (0, 21)})
     assert result.files == 3  # one for each batch of 7 records
     assert judge(at) == once({ZERO: (0, 21)})
 
@@ -428,11 +413,6 @@ def test_columns_that_differ_in_case_only_are_not_added(at: Place) -> None:
         Application(at, {"new_columns": "add"})
 
 
-def test_one_name_may_be_given_as_text(at: Place) -> None:
-    Application(at, {"partition_by": "topic"}).land({ZERO: (0, 5)})
-    assert judge(at) == once({ZERO: (0, 5)})
-
-
 def test_a_folder_may_be_a_url_as_java_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -467,6 +447,14 @@ def test_a_file_that_is_written_again_keeps_its_codec(at: Place) -> None:
         Application(at).land({ZERO: span})
     codecs = {pq.ParquetFile(path).metadata.row_group(0).column(0).compression for path in files_of(at)}
     assert codecs == {"SNAPPY" if isinstance(at, Delta) else "ZSTD"}
+
+
+def test_a_null_that_the_table_does_not_take(at: Place) -> None:
+    fields = [pa.field(f.name, f.type, nullable=f.name not in ("key", "topic")) for f in arrow_schema(COLUMNS)]
+    at.create(pa.schema(fields))
+    with pytest.raises(RefusedRecordError, match="does not take null in: key"):
+        Application(at).land({ZERO: (0, 10)})
+    assert files_of(at) == []
 
 
 @pytest.mark.parametrize("call", ["set_offsets", "forget", "accept_rollback"])
