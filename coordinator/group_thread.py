@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -266,6 +266,13 @@ class GroupThread:
         """Put a batch in flight, unless one is: Spark may have logged that one already."""
         if self.state.batch is None:
             self.feed(given)
+
+    def take_logs(self, changes: Collection[inputs.LogChangeFound], reasons: Mapping[TopicPartition, str]) -> None:
+        """Take changes of logs, and the reasons why partitions cannot be planned because of their logs."""
+        for given in changes:
+            if self.error is None:
+                self.feed(given)
+        self.held_back.note(Where.LOGS, reasons)
 
     def replay(self, given: inputs.Replay) -> outputs.StoreSkips | None:
         """Put a batch of Spark's log in flight again; return the skips that must be stored first."""

@@ -1,12 +1,11 @@
 """Partitions that the query cannot plan: since when, and why.
 
-The group thread notes partitions whose start is unknown, or that wait for a commit.  The main thread notes partitions
+The group thread finds partitions whose start is unknown, or that wait for a commit.  Spark's thread reports partitions
 whose log it cannot see, or does not trust.  Reasons that last become the events `heldBack` and `heldBackEnded`.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -32,7 +31,7 @@ class Where(Enum):
 
 
 class HeldBackWatch:
-    """Collects reasons, and emits an event for those that last.  Any thread.
+    """Collects reasons, and emits an event for those that last.  On the group thread.
 
     Parameters
     ----------
@@ -44,15 +43,14 @@ class HeldBackWatch:
     Attributes
     ----------
     told : mapping of TopicPartition to str
-        The partitions that are held back for longer than :data:`HELD_BACK_S`, and why.  Replaced as a whole.
+        The partitions that are held back for longer than :data:`HELD_BACK_S`, and why.  Replaced as a whole.  Any thread.
     group_problem : str or None
-        Why the group has not answered for that long; None if it does.
+        Why the group has not answered for that long; None if it does.  Any thread.
     """
 
     def __init__(self, emit: Callable[[events.Event], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._emit = emit
         self._clock = clock
-        self._lock = threading.Lock()  # guards all below; `told` is read without it
         self._noted: dict[Where, dict[TopicPartition | None, str]] = {}
         self._since: dict[TopicPartition | None, float] = {}
         self._told: dict[TopicPartition | None, str] = {}
@@ -62,9 +60,8 @@ class HeldBackWatch:
 
     def close(self) -> None:
         """Stop emitting events, because the member is about to leave."""
-        with self._lock:
-            self._closed = True
-            self.told, self.group_problem = {}, None
+        self._closed = True
+        self.told, self.group_problem = {}, None
 
     def note(self, where: Where, reasons: Mapping[TopicPartition, str] | str) -> None:
         """Replace the reasons of ``where``, and emit the events that are due.
@@ -81,13 +78,10 @@ class HeldBackWatch:
             given.update(reasons.items())
         elif reasons:
             given[None] = reasons
-        if not given and not self._noted.get(where):
+        if self._closed or not (given or self._noted.get(where)):
             return  # the most common case by far
-        with self._lock:
-            if self._closed:
-                return
-            self._noted[where] = given
-            self._emit_due(self._clock())
+        self._noted[where] = given
+        self._emit_due(self._clock())
 
     def _emit_due(self, now: float) -> None:
         noted = {tp: reason for of_one in self._noted.values() for tp, reason in of_one.items()}

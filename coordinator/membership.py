@@ -24,7 +24,6 @@ from pyspark_kafka_group.coordinator.handover import inputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
 from pyspark_kafka_group.coordinator.handover.replay import is_own_commit
 from pyspark_kafka_group.coordinator.handover.state import State
-from pyspark_kafka_group.coordinator.held_back import Where
 from pyspark_kafka_group.coordinator.member import Standing
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets import lasting
@@ -96,6 +95,7 @@ class Membership:
         self.warming_tasks = warming_tasks
         self._begun = False  # whether the group thread runs, or is just about to
         self._absence: Lasting[TopicPartition] = Lasting(lasting.GONE_S)  # requests thread only
+        self._unreadable = False  # whether the last report contained reasons; Spark's thread only
         self.replay_waits_for = ""  # why replay() has returned None; empty if only the group is not ready
 
     def start(self) -> None:
@@ -249,10 +249,26 @@ class Membership:
         self.replay_waits_for = "; ".join(f"{tp}: {reason}" for tp, reason in self.held_back.items())
         return None if batch is None else batch.running
 
-    def change_logs(self, partitions: Collection[TopicPartition], change: inputs.LogChange) -> None:
-        """Decide again where partitions start, because their logs have changed."""
-        given = inputs.LogChangeFound(tuple(sorted(partitions)), change)
-        self._call(lambda: self._group.feed(given))
+    def report_logs(
+        self,
+        changed: Mapping[inputs.LogChange, Collection[TopicPartition]],
+        reasons: Mapping[TopicPartition, str],
+    ) -> None:
+        """Report logs that have changed, and logs that the query cannot read now.  Mostly there is nothing to report.
+
+        Parameters
+        ----------
+        changed : mapping of LogChange to collection of TopicPartition
+            The partitions whose starts the group has to decide again.
+        reasons : mapping of TopicPartition to str
+            Why partitions cannot be planned because of their logs.  All others can.
+        """
+        if not (changed or reasons or self._unreadable):
+            return
+        # Deliberate: the same reasons again and again.  Nothing else shows that they still hold.
+        self._unreadable = bool(reasons)
+        found = [inputs.LogChangeFound(tuple(sorted(partitions)), change) for change, partitions in changed.items()]
+        self._call(lambda: self._group.take_logs(found, reasons))
 
     def begin_stop(self, timeout_s: float) -> None:
         """Begin to leave the group, after the outstanding commit or ``timeout_s``.  Safe in a signal handler."""
@@ -281,10 +297,6 @@ class Membership:
     def group_problem(self) -> str | None:
         """Why the group has not answered for a while; None if it does."""
         return self._group.held_back.group_problem
-
-    def note_logs(self, reasons: Mapping[TopicPartition, str]) -> None:
-        """Note which partitions cannot be planned because of their logs, and why.  All others can."""
-        self._group.held_back.note(Where.LOGS, reasons)
 
     @property
     def alive(self) -> bool:

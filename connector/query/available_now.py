@@ -227,7 +227,7 @@ class AvailableNow:
         The target in a changed log becomes its current log end.
         """
         if not plannable:
-            group.note_logs({})
+            group.report_logs({}, {})
             return {}, set(), set()
         ends = self._watch.look(plannable.keys())
         changes = self._watch.check(plannable, news=True)

@@ -190,8 +190,5 @@ def change_logs(group: Membership, changes: Changes) -> set[TopicPartition]:
         LogChange.DELETED: of(changes.deleted),
         LogChange.TRUNCATED: changes.truncated,
     }
-    for change, partitions in of_change.items():
-        if partitions:
-            group.change_logs(partitions, change)
-    group.note_logs(changes.reasons)
+    group.report_logs({change: found for change, found in of_change.items() if found}, changes.reasons)
     return set().union(*of_change.values())

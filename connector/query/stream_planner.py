@@ -142,7 +142,7 @@ class StreamPlanner:
         """Return the ranges that can be read now."""
         plannable = self._plannable(group.state)
         if not plannable:
-            group.note_logs({})
+            group.report_logs({}, {})
             return {}
         ends = self._watch.look(plannable.keys())
         self.ends = self._watch.known_ends

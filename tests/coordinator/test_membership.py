@@ -701,7 +701,7 @@ def test_a_changed_log_is_decided_anew(member: Member) -> None:
     membership = member("one")
     assert membership.wait_for_assignment(PATIENCE_S)
     epoch = membership.state.owned[MINE].epoch
-    membership.change_logs({MINE}, inputs.LogChange.TRUNCATED)
+    membership.report_logs({inputs.LogChange.TRUNCATED: {MINE}}, {})
     assert membership.wait_for_assignment(PATIENCE_S)
     assert membership.state.owned[MINE].epoch > epoch
 

@@ -39,7 +39,7 @@ class FakeGroup:
         self.asked_settled: list[set[TopicPartition]] = []
         self.planned: list[dict[TopicPartition, str]] = []
         self.changed: list[tuple[set[TopicPartition], LogChange]] = []
-        self.noted: list[dict[TopicPartition, str]] = []
+        self.reported: list[dict[TopicPartition, str]] = []
         self.held_back: dict[TopicPartition, str] = {}
 
     def own(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -84,14 +84,15 @@ class FakeGroup:
         self.state = replace(self.state, batch=Batch(end=END, running={}, epochs={}))
         return END
 
-    def note_logs(self, reasons: Mapping[TopicPartition, str]) -> None:
-        self.noted.append({**reasons})
-
-    def change_logs(self, partitions: Collection[TopicPartition], change: LogChange) -> None:
+    def report_logs(
+        self, changed: Mapping[LogChange, Collection[TopicPartition]], reasons: Mapping[TopicPartition, str]
+    ) -> None:
         """Decide at once: start new logs at their beginning, and remove deleted ones from the state."""
-        self.changed.append((set(partitions), change))
-        kept = {tp: p.position or 0 for tp, p in self.state.owned.items() if tp not in partitions}
-        self.own(kept if change is LogChange.DELETED else kept | dict.fromkeys(partitions, 0))
+        self.reported.append({**reasons})
+        for change, partitions in changed.items():
+            self.changed.append((set(partitions), change))
+            kept = {tp: p.position or 0 for tp, p in self.state.owned.items() if tp not in partitions}
+            self.own(kept if change is LogChange.DELETED else kept | dict.fromkeys(partitions, 0))
 
 
 class FakeWatch:
