@@ -43,9 +43,10 @@ class HeldBackWatch:
     Attributes
     ----------
     told : mapping of TopicPartition to str
-        The partitions that are held back for longer than :data:`HELD_BACK_S`, and why.  Replaced as a whole.  Any thread.
+        The partitions that are held back for longer than :data:`HELD_BACK_S`, and why.  Replaced as a whole, so any
+        thread may read it.
     group_problem : str or None
-        Why the group has not answered for that long; None if it does.  Any thread.
+        Why the group has not answered for that long; None if it does.  Any thread may read it.
     """
 
     def __init__(self, emit: Callable[[events.Event], None], clock: Callable[[], float] = time.monotonic) -> None:

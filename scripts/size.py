@@ -48,11 +48,11 @@ BATCH = (
     "cluster/committer.py TransactionalCommitter.commit",
     "connector/query/stream_planner.py StreamPlanner.next_batch",
     "connector/query/available_now.py AvailableNow.next_batch",
-    "connector/query/log_watch.py LogWatch.look",
+    "connector/query/log_watch.py LogWatch.list_ends",
     "cluster/log_ends.py LogEnds.ends",
-    "connector/query/batch_delay.py BatchDelay.delays",
+    "connector/query/stream_planner.py BatchDelay.delays",
     "connector/query/planning.py cut_ranges",
-    "connector/query/log_inspection.py LogInspection.inspect",
+    "connector/query/log_watch.py LogInspection.inspect",
     "coordinator/membership.py Membership.plan",
     "coordinator/handover/batches.py plan",
     "coordinator/activity.py Activity.planning",
@@ -63,8 +63,6 @@ BATCH = (
 
 CROSSINGS = (
     "coordinator/membership.py Membership.finish",
-    "coordinator/membership.py Membership.note_logs",
-    "coordinator/membership.py Membership.change_logs",
     "coordinator/membership.py Membership.plan",
     "coordinator/commits.py Commits.send",
     "coordinator/commits.py Commits.answered",

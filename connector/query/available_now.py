@@ -22,8 +22,7 @@ from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, BrokerError, DataLossError, NoPartitionsError
 from pyspark_kafka_group.offsets.lasting import Lasting
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.query.log_inspection import change_logs
-from pyspark_kafka_group.query.log_watch import LogWatch
+from pyspark_kafka_group.query.log_watch import LogWatch, report_changes
 from pyspark_kafka_group.query.planning import Plannable, cut_ranges
 from pyspark_kafka_group.wire.deadline import Deadline
 
@@ -108,7 +107,7 @@ class AvailableNow:
             self._settle(group)
             state = group.state
             plannable = state.plannable()
-            ends, changed, unsure = self._look_for_changes(plannable, group)
+            ends, changed, unsure = self._list_and_inspect(plannable, group)
             if deadline.passed:
                 raise self._not_settled()
             if changed:
@@ -219,7 +218,7 @@ class AvailableNow:
         """Wait a moment for a change of the plannable partitions."""
         group.wait_until(lambda state: state.plannable().keys() != known.keys(), _SETTLED_PAUSE_S)
 
-    def _look_for_changes(
+    def _list_and_inspect(
         self, plannable: Plannable, group: Membership
     ) -> tuple[Mapping[TopicPartition, Offset], set[TopicPartition], set[TopicPartition]]:
         """Return the log ends, the partitions whose logs have changed, and those whose logs may have changed.
@@ -229,9 +228,9 @@ class AvailableNow:
         if not plannable:
             group.report_logs({}, {})
             return {}, set(), set()
-        ends = self._watch.look(plannable.keys())
+        ends = self._watch.list_ends(plannable.keys())
         changes = self._watch.check(plannable, news=True)
-        changed = change_logs(group, changes)
+        changed = report_changes(group, changes)
         for tp in changed:
             self._target.pop(tp, None)
             if tp in ends:
@@ -249,7 +248,7 @@ def log_ends_now(settings: GroupSettings, watch: LogWatch) -> dict[TopicPartitio
     """
     everything = settings.partitions_of(_partition_counts(settings))
     found = patiently(
-        lambda: watch.look(everything),
+        lambda: watch.list_ends(everything),
         Deadline.after(_TARGET_PATIENCE_S),
         repeat(_TARGET_PAUSE_S),
         is_enough=lambda found: len(found) == len(everything),

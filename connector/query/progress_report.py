@@ -182,7 +182,7 @@ class Reporter:
         ends: _Offsets,
         starts: _Offsets = MappingProxyType({}),
         *,
-        looked_at: float | None,
+        listed_at: float | None,
         member_id: str,
         control: str | None,
         held_back: Mapping[TopicPartition, str] = MappingProxyType({}),
@@ -195,7 +195,7 @@ class Reporter:
         ----------
         state, ends, starts
             See :func:`partitions_report`.  Do not change them later.
-        looked_at : float or None
+        listed_at : float or None
             When the query listed the log ends, in seconds since 1970.
         member_id : str
             The member's CONSUMER-ID.
@@ -218,7 +218,7 @@ class Reporter:
             "memberId": member_id,
             **self.partitions(state, ends, starts),
             "heldBack": reasons,
-            "logEndAt": looked_at,
+            "logEndAt": listed_at,
             "generation": activity.generation,
             "ownershipEpoch": state.last_epoch,
             "events": dict(activity.counts),

@@ -28,14 +28,13 @@ from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, Configura
 from pyspark_kafka_group.offsets.spark_commit_log import shortest_gap_s
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
-from pyspark_kafka_group.query.batch_delay import BatchDelay
 from pyspark_kafka_group.query.batch_report import batch_report
 from pyspark_kafka_group.query.batch_tracker import BatchTracker
 from pyspark_kafka_group.query.log_watch import LogWatch
 from pyspark_kafka_group.query.process import ENDED
 from pyspark_kafka_group.query.progress_report import Reporter
 from pyspark_kafka_group.query.second_source import SourceCheck
-from pyspark_kafka_group.query.stream_planner import StreamPlanner
+from pyspark_kafka_group.query.stream_planner import BatchDelay, StreamPlanner
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.types import Address
 
@@ -306,12 +305,12 @@ class Query:
         """Return the report for the query's progress; None before the group was joined.  Any thread."""
         if self._group is None or self._reporter is None:
             return None
-        looked_at = self._watch.looked_at
+        listed_at = self._watch.listed_at
         return self._reporter.report(
             self._group.state,
             self._planner.ends,
             self._watch.known_starts,
-            looked_at=None if looked_at is None else time.time() - (time.monotonic() - looked_at),
+            listed_at=None if listed_at is None else time.time() - (time.monotonic() - listed_at),
             member_id=self._group.member_id,
             held_back=self._group.held_back,
             group_problem=self._group.group_problem,

@@ -43,7 +43,7 @@ from pyspark_kafka_group.offsets.errors import (
 from pyspark_kafka_group.offsets.notes import read_commit
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import parse
-from pyspark_kafka_group.query import available_now, log_inspection, log_watch
+from pyspark_kafka_group.query import available_now, log_watch, stream_planner
 from pyspark_kafka_group.query import query as real_query
 from pyspark_kafka_group.query.available_now import AvailableNow
 from pyspark_kafka_group.query.log_watch import LogWatch
@@ -520,7 +520,7 @@ class ShellQuery(Query):
             return self._run_on(arg & 3 or None) or finished
         before = self.state
         self.leaders_are_silent = bool(arg & 8)
-        draft = self._ask(lambda: planner.look(group, arg & 3 or None))
+        draft = self._ask(lambda: planner.readable_ranges(group, arg & 3 or None))
         self.leaders_are_silent = False
         if not self.running or draft is None:
             return True
@@ -577,7 +577,8 @@ class ShellQuery(Query):
         if end is None or batch is None:
             self.stage = Stage.IDLE
         else:
-            self.watch.pace.news()
+            if isinstance(self.planner, StreamPlanner):
+                self.planner.interval.news()
             self.world.judge_planned(self, batch)
             self.stage = Stage.PLANNED
 
@@ -641,7 +642,7 @@ _REPLACED: list[tuple[Any, dict[str, object]]] = [
     (absent_topics, {"step": _told_step}),
     (start_requests, {"time": CLOCK, "new_lineage": stand_ins.new_lineage}),
     (log_watch, {"time": CLOCK, "LogEnds": stand_ins.SimulatedLogEnds}),
-    (log_inspection, {"time": CLOCK}),
+    (stream_planner, {"time": CLOCK}),
     (available_now, {"time": CLOCK, "DaemonExecutor": Executor, "GroupOffsets": stand_ins.SimulatedOffsets}),
     (rebalances, {"Member": SimulatedMember, "FixedMember": stand_ins.SimulatedFixedMember}),
     (commits, {"DaemonExecutor": Executor, "TransactionalCommitter": stand_ins.SimulatedCommitter}),

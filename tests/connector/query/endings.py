@@ -80,7 +80,7 @@ class NotedMember(FakeMember):
 class Watch:
     """Finds nothing to read."""
 
-    looked_at = None
+    listed_at = None
     known_starts: Mapping[TopicPartition, Offset] = MappingProxyType({})
 
     def __init__(self, _: GroupSettings) -> None:

@@ -12,8 +12,7 @@ from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
-from pyspark_kafka_group.query.log_inspection import Changes
-from pyspark_kafka_group.query.log_watch import Pace
+from pyspark_kafka_group.query.log_watch import Changes
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 END = BatchOffset("q")
@@ -105,9 +104,8 @@ class FakeWatch:
         self.changes: list[Changes] = []
         self.leader_epochs: dict[TopicPartition, int] = {}
         self.known_ends: Mapping[TopicPartition, Offset] = {}
-        self.pace = Pace()
 
-    def look(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
+    def list_ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
         self.known_ends = {tp: end for tp, end in self.ends.items() if tp in partitions}
         return {tp: end for tp, end in self.ends.items() if tp in partitions}
 

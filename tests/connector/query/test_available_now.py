@@ -20,8 +20,7 @@ from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicParti
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import available_now
 from pyspark_kafka_group.query.available_now import AvailableNow
-from pyspark_kafka_group.query.log_inspection import Changes
-from pyspark_kafka_group.query.log_watch import LogWatch
+from pyspark_kafka_group.query.log_watch import Changes, LogWatch
 from pyspark_kafka_group.wire import deadline
 from tests.connector.query.fakes import END, A, B, FakeGroup, FakeWatch
 

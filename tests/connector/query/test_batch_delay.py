@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_kafka_group.query.batch_delay import BatchDelay
+from pyspark_kafka_group.query.stream_planner import BatchDelay
 
 
 class Waiting:

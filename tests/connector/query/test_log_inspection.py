@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from pyspark_kafka_group.cluster.log_ends import LogEnds
 from pyspark_kafka_group.coordinator.handover.state import Position
 from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
-from pyspark_kafka_group.query import log_inspection
-from pyspark_kafka_group.query.log_inspection import MANY_PARTITIONS, Changes, LogInspection, TopicIds
+from pyspark_kafka_group.query import log_watch
+from pyspark_kafka_group.query.log_watch import MANY_PARTITIONS, Changes, LogInspection, TopicIds
 from pyspark_kafka_group.query.planning import Plannable
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -34,34 +35,35 @@ class Cluster:
         self.ends = {tp: Offset(5) for tp in partitions}
         self.leader_epochs = {tp: LeaderEpoch(4) for tp in partitions}
         self.ids: dict[str, str | None] | None = {tp.topic: "id" for tp in partitions}
-        self.epoch_ends: dict[TopicPartition, Offset] = {}
+        self.epoch_ends_now: dict[TopicPartition, Offset] = {}
         self.asked_ids: list[set[str]] = []
         self.asked_epochs: list[dict[TopicPartition, LeaderEpoch]] = []
-        self.inspection = LogInspection(self.topic_ids, self.ends_of_epochs)
+        self.epoch_errors: dict[TopicPartition, str] = {}
+        self.inspection = LogInspection(cast(LogEnds, self))
         self.last = Changes()
 
     def topic_ids(self, topics: Collection[str]) -> TopicIds | None:
         self.asked_ids.append(set(topics))
         return self.ids
 
-    def ends_of_epochs(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> Mapping[TopicPartition, Offset]:
+    def epoch_ends(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> Mapping[TopicPartition, Offset]:
         self.asked_epochs.append(dict(epochs))
-        return {tp: end for tp, end in self.epoch_ends.items() if tp in epochs}
+        return {tp: end for tp, end in self.epoch_ends_now.items() if tp in epochs}
 
     def inspect(self, *, news: bool = False, plannable: Plannable | None = None) -> Changes:
         self.last = self.inspection.inspect(plannable or self.plannable, self.ends, self.leader_epochs, news=news)
         return self.last
 
     @property
-    def strange(self) -> bool:
-        return self.last.strange
+    def needs_recheck(self) -> bool:
+        return self.last.needs_recheck
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Fake the time that the inspection sees.  It stands still."""
     now = SimpleNamespace(s=1000.0)
-    for module in (log_inspection, lasting):
+    for module in (log_watch, lasting):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now.s))
     return now
 
@@ -76,7 +78,7 @@ def cluster() -> Cluster:
 
 def test_without_news_nothing_is_asked(cluster: Cluster) -> None:
     assert cluster.inspect() == NOTHING
-    assert not cluster.strange
+    assert not cluster.needs_recheck
     assert cluster.asked_ids == []
     assert cluster.asked_epochs == []
 
@@ -86,7 +88,7 @@ def test_before_each_batch_the_ids_are_compared(cluster: Cluster) -> None:
     assert cluster.inspect(news=True) == NOTHING
     assert cluster.inspect(news=True) == NOTHING
     assert cluster.asked_ids == [{"orders"}] * 2
-    assert not cluster.strange
+    assert not cluster.needs_recheck
 
 
 @pytest.fixture
@@ -140,7 +142,7 @@ def test_a_log_that_ends_below_the_position_is_asked_about_at_once(cluster: Clus
     cluster.ids = {"orders": "another"}
     assert cluster.inspect() == Changes(recreated={"orders"}), "and so it was not truncated"
     assert cluster.asked_ids == [{"orders"}]
-    assert cluster.strange
+    assert cluster.needs_recheck
 
 
 # -- topics that were deleted
@@ -156,7 +158,7 @@ def missing(cluster: Cluster) -> None:
 def test_a_topic_is_deleted_if_no_broker_has_known_it_for_3_s(cluster: Cluster, clock: SimpleNamespace) -> None:
     missing(cluster)
     assert cluster.inspect() == Changes(unsure={A, B})
-    assert cluster.strange
+    assert cluster.needs_recheck
     clock.s += 2.9
     assert cluster.inspect() == Changes(unsure={A, B})
     clock.s += 1.1
@@ -201,7 +203,7 @@ def test_a_partition_without_an_end_is_asked_about_once_a_second(cluster: Cluste
     del cluster.ends[B]
     for _ in range(3):
         assert cluster.inspect() == NOTHING
-        assert cluster.strange
+        assert cluster.needs_recheck
     assert cluster.asked_ids == [{"orders"}]
     clock.s += 1
     cluster.inspect()
@@ -217,7 +219,7 @@ def test_a_log_that_ends_below_the_position_for_10_s_and_is_still_the_same_was_t
     cluster.ends[A] = Offset(4)
     assert cluster.inspect() == Changes(unsure={A})
     assert cluster.last.reasons == {A: "its log ends at 4, below its position 5"}
-    assert cluster.strange
+    assert cluster.needs_recheck
     clock.s += 9.9
     assert cluster.inspect() == Changes(unsure={A})
     clock.s += 0.1
@@ -234,7 +236,7 @@ def test_an_end_that_goes_back_for_a_moment_under_the_same_leader_epoch_is_no_lo
         clock.s += 6
         cluster.ends[A] = Offset(8)
         assert cluster.inspect(news=True) == NOTHING
-        assert not cluster.strange
+        assert not cluster.needs_recheck
 
 
 def test_a_leader_epoch_that_has_gone_back_for_a_minute_is_that_of_a_restored_cluster(
@@ -256,22 +258,22 @@ def test_a_log_under_a_later_leader_is_compared_with_the_end_of_the_leader_epoch
 ) -> None:
     cluster.ends |= {A: Offset(9), B: Offset(9)}
     cluster.leader_epochs |= {A: LeaderEpoch(5), B: LeaderEpoch(6)}
-    cluster.epoch_ends = {A: Offset(3), B: Offset(5)}
+    cluster.epoch_ends_now = {A: Offset(3), B: Offset(5)}
     assert cluster.inspect(news=True) == Changes(truncated={A})
     assert cluster.asked_epochs == [{A: 4, B: 4}]
-    assert not cluster.strange
+    assert not cluster.needs_recheck
 
 
 def test_without_an_answer_to_that_it_is_not_known(cluster: Cluster) -> None:
     cluster.ends |= {A: Offset(9), B: Offset(9)}
     cluster.leader_epochs[A] = LeaderEpoch(5)
     assert cluster.inspect(news=True) == Changes(unsure={A})
-    assert cluster.strange, "so that it is asked again"
+    assert cluster.needs_recheck, "so that it is asked again"
 
 
 def test_a_log_under_a_later_leader_that_belongs_to_another_topic_was_not_truncated(cluster: Cluster) -> None:
     cluster.leader_epochs[A] = LeaderEpoch(5)
-    cluster.epoch_ends = {A: Offset(0)}
+    cluster.epoch_ends_now = {A: Offset(0)}
     cluster.ids = {"orders": "another"}
     assert cluster.inspect(news=True) == Changes(recreated={"orders"})
 
@@ -284,7 +286,7 @@ def test_an_end_that_a_former_leader_has_told_is_not_believed(cluster: Cluster) 
     cluster.ends[A] = Offset(4)
     cluster.leader_epochs[A] = LeaderEpoch(3)
     assert cluster.inspect(news=True) == Changes(unsure={A})
-    assert cluster.strange
+    assert cluster.needs_recheck
     assert cluster.asked_epochs == []
 
 
@@ -324,7 +326,7 @@ def test_if_nobody_answers_at_all_nothing_is_deleted(cluster: Cluster, clock: Si
         found: Any = cluster.inspect()
         assert (found.deleted, found.recreated, found.truncated) == (set(), set(), set())
         clock.s += 10
-    assert cluster.strange
+    assert cluster.needs_recheck
 
 
 # -- reports that must not repeat
@@ -337,7 +339,7 @@ def test_an_end_below_a_position_that_was_confirmed_is_told_once(cluster: Cluste
     clock.s += 10
     assert cluster.inspect() == Changes(truncated={A})
     assert cluster.inspect() == NOTHING
-    assert not cluster.strange
+    assert not cluster.needs_recheck
     assert cluster.inspect(plannable={A: position(6)}) == Changes(unsure={A})
     clock.s += 10
     assert cluster.inspect(plannable={A: position(6)}) == Changes(truncated={A})
@@ -345,12 +347,12 @@ def test_an_end_below_a_position_that_was_confirmed_is_told_once(cluster: Cluste
 
 def test_a_partition_that_a_new_leader_has_up_to_its_position_is_not_compared_for_each_batch(cluster: Cluster) -> None:
     cluster.leader_epochs[A] = LeaderEpoch(5)
-    cluster.epoch_ends[A] = Offset(9)
+    cluster.epoch_ends_now[A] = Offset(9)
     assert cluster.inspect(news=True) == NOTHING
     assert cluster.inspect(news=True) == NOTHING
     assert cluster.asked_epochs == [{A: LeaderEpoch(4)}]
     cluster.leader_epochs[A] = LeaderEpoch(6)
-    cluster.epoch_ends[A] = Offset(3)
+    cluster.epoch_ends_now[A] = Offset(3)
     assert cluster.inspect(news=True) == Changes(truncated={A})
 
 
@@ -382,7 +384,7 @@ def test_partitions_that_have_left_are_forgotten() -> None:
     """Regression: what was known of them stayed for ever."""
     cluster = Cluster(A, B)
     cluster.leader_epochs = dict.fromkeys((A, B), LeaderEpoch(5))
-    cluster.epoch_ends = {A: Offset(5), B: Offset(5)}
+    cluster.epoch_ends_now = {A: Offset(5), B: Offset(5)}
     cluster.ends = {A: Offset(6), B: Offset(6)}
     cluster.inspect(news=True)
     assert cluster.inspection._validated.keys() == {A, B}

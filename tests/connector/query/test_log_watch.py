@@ -7,8 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.coordinator.handover.state import Partition, Position
@@ -18,9 +16,8 @@ from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
-from pyspark_kafka_group.query import log_inspection, log_watch
-from pyspark_kafka_group.query.log_inspection import Changes
-from pyspark_kafka_group.query.log_watch import LogWatch, Pace, pause_s
+from pyspark_kafka_group.query import log_watch
+from pyspark_kafka_group.query.log_watch import Changes, LogWatch
 from pyspark_kafka_group.query.planning import Plannable
 from pyspark_kafka_group.wire import deadline
 
@@ -33,51 +30,6 @@ SETTINGS = GroupSettings(
     read_committed=True,
     start=StartPolicy(group_id="etl", default=StartingOffset.EARLIEST, explicit={}, fail_on_data_loss=True),
 )
-
-
-# ---------------------------------------------------------------------------------------------- pace
-
-
-def test_right_after_something_came_the_pause_is_the_shortest() -> None:
-    assert pause_s(idle_s=0.0, cost_s=0.0002) == 0.005
-
-
-def test_a_cheap_look_is_repeated_soon_however_long_nothing_came() -> None:
-    assert pause_s(idle_s=3600.0, cost_s=0.0002) == pytest.approx(0.05)
-
-
-def test_an_expensive_look_becomes_rare_step_by_step() -> None:
-    assert pause_s(idle_s=0.0, cost_s=0.005) == 0.005
-    assert pause_s(idle_s=2.0, cost_s=0.005) == pytest.approx(0.2)
-    assert pause_s(idle_s=60.0, cost_s=0.005) == pytest.approx(0.5)
-
-
-def test_whatever_a_look_costs_there_is_one_each_second() -> None:
-    assert pause_s(idle_s=3600.0, cost_s=10.0) == 1.0
-
-
-@given(idle_s=st.floats(0, 1e5), cost_s=st.floats(0, 10))
-def test_looks_take_at_most_half_of_a_core_at_once_and_one_percent_in_the_end(idle_s: float, cost_s: float) -> None:
-    pause = pause_s(idle_s, cost_s)
-    assert 0.005 <= pause <= 1.0
-    assert pause >= min(cost_s, 1.0)
-    assert pause_s(1e6, cost_s) >= min(99 * cost_s, 1.0)
-
-
-def test_news_make_the_next_look_due_at_once() -> None:
-    pace = Pace()
-    with pace.look():
-        pass
-    assert not pace.due_at.passed
-    pace.news()
-    assert pace.due_at.passed
-
-
-def test_a_look_that_fails_is_followed_by_a_pause_too() -> None:
-    pace = Pace()
-    with pytest.raises(ValueError, match="no"), pace.look():
-        raise ValueError("no")
-    assert not pace.due_at.passed
 
 
 # ------------------------------------------------------------------------------------------- watching
@@ -135,7 +87,7 @@ def watching(monkeypatch: pytest.MonkeyPatch) -> Watching:
         leaders = Leaders(ends)
         monkeypatch.setattr(log_watch, "LogEnds", lambda *_, **__: leaders)
         made = LogWatch(SETTINGS)
-        made.look(leaders.ends_now.keys())
+        made.list_ends(leaders.ends_now.keys())
         return made, leaders
 
     return make
@@ -158,7 +110,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     now = SimpleNamespace(s=1000.0)
     fake = SimpleNamespace(monotonic=lambda: now.s, process_time=lambda: 0.0, thread_time=lambda: 0.0)
     monkeypatch.setattr(log_watch, "time", fake)
-    monkeypatch.setattr(log_inspection, "time", fake)
     monkeypatch.setattr(lasting, "time", fake)
     monkeypatch.setattr(deadline, "time", fake)
     return now
@@ -192,11 +143,11 @@ def test_ids_are_asked_for_before_each_batch_and_not_otherwise(watching: Watchin
 
 def test_a_log_that_ends_below_the_position_is_asked_about_at_once(watching: Watching, clock: SimpleNamespace) -> None:
     logs, leaders = watching(5)
-    assert not logs.check(at(3), news=True).strange
+    assert not logs.check(at(3), news=True).needs_recheck
     leaders.ids = {"orders": "second"}
     changes = logs.check(at(6), news=False)
     assert changes == RECREATED
-    assert changes.strange
+    assert changes.needs_recheck
 
 
 def test_a_log_of_the_same_id_that_ends_below_the_position_was_truncated(
@@ -211,7 +162,7 @@ def test_a_log_of_the_same_id_that_ends_below_the_position_was_truncated(
 def test_with_very_many_partitions_ids_are_asked_for_less_often_unless_a_log_is_shorter(
     watching: Watching, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_inspection, "MANY_PARTITIONS", 1)
+    monkeypatch.setattr(log_watch, "MANY_PARTITIONS", 1)
     logs, leaders = watching(5, 5)
     for _ in range(3):
         assert logs.check(at(3, 3), news=True) == NOTHING
@@ -236,8 +187,8 @@ def test_without_an_answer_there_are_no_ends_and_one_warning(
     logs, leaders = watching(5)
     leaders.problem = TryAgainError("brokers are down")
     with caplog.at_level(logging.WARNING, logger=log_watch.__name__):
-        assert logs.look([TP]) == {}
-        assert logs.look([TP]) == {}
+        assert logs.list_ends([TP]) == {}
+        assert logs.list_ends([TP]) == {}
     assert [record.getMessage() for record in caplog.records] == ["group etl: cannot list log ends: brokers are down"]
     assert logs.leader_epochs == {}
     assert logs.check(at(3), news=False).reasons == {TP: "brokers are down"}
@@ -255,14 +206,14 @@ def test_a_partition_without_a_leader_is_named_and_its_last_end_stays(
     """Regression: the partition disappeared from the lag, so the lag sank while the query read nothing."""
     logs, leaders = watching(77)
     leaders.ends_now[CLICKS] = Offset(77)
-    logs.look([TP, CLICKS])
+    logs.list_ends([TP, CLICKS])
     positions = {**at(3), **at(5, topic="clicks")}
     assert logs.check(positions, news=True).reasons == {}
     leaders.ends_now, leaders.reasons = {TP: Offset(80)}, {CLICKS: "it has no leader"}
-    assert logs.look([TP, CLICKS]) == {TP: 80}
+    assert logs.list_ends([TP, CLICKS]) == {TP: 80}
     assert logs.known_ends == {TP: 80, CLICKS: 77}
     assert logs.check(positions, news=True).reasons == {CLICKS: "it has no leader"}
-    logs.look([TP])
+    logs.list_ends([TP])
     assert logs.known_ends == {TP: 80}, "it has left"
 
 
@@ -310,10 +261,10 @@ def test_a_leader_that_does_not_tell_where_an_epoch_ends_is_named_with_its_error
     logs, leaders = watching(77)
     leaders.leader_epochs = {TP: LeaderEpoch(5)}
     leaders.epoch_errors = {TP: "FENCED_LEADER_EPOCH"}
-    logs.look([TP])
+    logs.list_ends([TP])
     changes = logs.check(at(3), news=True)
     assert changes.unsure == {TP}
-    assert changes.strange
+    assert changes.needs_recheck
     assert changes.reasons == {TP: "its log may have been truncated: FENCED_LEADER_EPOCH"}
     assert leaders.searched, "leaders are looked for again"
 
@@ -323,7 +274,7 @@ def test_the_version_rises_with_whatever_a_look_finds_and_only_then(watching: Wa
     versions = [logs.version]
 
     def rises(partitions: list[TopicPartition]) -> bool:
-        logs.look(partitions)
+        logs.list_ends(partitions)
         versions.append(logs.version)
         assert versions[-2] <= versions[-1] <= versions[-2] + 1
         return versions[-1] > versions[-2]
@@ -346,13 +297,13 @@ def test_what_ends_the_query_passes_through(watching: Watching) -> None:
     logs, leaders = watching(5)
     leaders.problem = AuthenticationError("too few iterations")
     with pytest.raises(AuthenticationError, match="too few"):
-        logs.look([TP])
+        logs.list_ends([TP])
 
 
 def test_a_log_under_a_later_leader_is_compared_with_it(watching: Watching, clock: SimpleNamespace) -> None:
     logs, leaders = watching(77)
     leaders.leader_epochs = {TP: LeaderEpoch(5)}
-    logs.look([TP])
+    logs.list_ends([TP])
     leaders.epoch_ends_now = {TP: Offset(2)}
     assert logs.check(at(3), news=True) == Changes(truncated={TP})
     leaders.epoch_ends_now = {TP: Offset(3)}
@@ -366,7 +317,7 @@ def test_a_topic_that_was_created_again_with_fewer_partitions_is_not_taken_for_d
     logs, leaders = watching(5)
     plannable = {**at(3), **at(3, 3, topic="clicks")}
     leaders.ids = {"orders": "first", "clicks": "second"}
-    logs.look(plannable)
+    logs.list_ends(plannable)
     for _ in range(2):
         found = logs.check(plannable, news=False)
         assert (found.recreated, found.deleted) == ({"clicks"}, set())
@@ -376,9 +327,9 @@ def test_a_topic_that_was_created_again_with_fewer_partitions_is_not_taken_for_d
 def test_a_poll_without_an_answer_does_not_make_the_log_ends_newer(watching: Watching, clock: SimpleNamespace) -> None:
     """Regression: while no broker answered, the age of the log ends was 0 beside a lag of an hour ago."""
     watch, leaders = watching(5)
-    at_first = watch.looked_at
+    at_first = watch.listed_at
     assert at_first is not None
     clock.s += 60
     leaders.problem = TryAgainError("no broker answers")
-    assert watch.look(leaders.ends_now.keys()) == {}
-    assert watch.looked_at == at_first
+    assert watch.list_ends(leaders.ends_now.keys()) == {}
+    assert watch.listed_at == at_first

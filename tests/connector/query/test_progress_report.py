@@ -81,7 +81,7 @@ def test_a_report_names_the_member_and_counts_its_events() -> None:
     activity = Activity()
     activity.counts["planned"] += 1
     reporter = Reporter(group_id="etl", client_id="kafka-group-1", activity=activity)
-    report = reporter.report(STATE, ENDS, looked_at=7.0, member_id="m-1", control="/tmp/x/control")
+    report = reporter.report(STATE, ENDS, listed_at=7.0, member_id="m-1", control="/tmp/x/control")
     assert report["totalLag"] == 75
     assert {key: report[key] for key in ("group", "clientId", "memberId", "events", "control")} == {
         "group": "etl",
@@ -91,7 +91,7 @@ def test_a_report_names_the_member_and_counts_its_events() -> None:
         "control": "/tmp/x/control",
     }
     activity.counts["planned"] += 1
-    again = reporter.report(STATE, ENDS, looked_at=7.0, member_id="m-1", control=None)
+    again = reporter.report(STATE, ENDS, listed_at=7.0, member_id="m-1", control=None)
     assert again["events"] == {"planned": 2}
     assert again["control"] is None
     assert report["events"] == {"planned": 1}
@@ -103,7 +103,7 @@ def test_a_report_follows_the_state_and_the_ends() -> None:
     def lag(
         state: State, ends: dict[TopicPartition, Offset], starts: dict[TopicPartition, Offset] | None = None
     ) -> object:
-        return reporter.report(state, ends, starts or {}, looked_at=None, member_id="", control=None)["totalLag"]
+        return reporter.report(state, ends, starts or {}, listed_at=None, member_id="", control=None)["totalLag"]
 
     assert lag(STATE, ENDS) == 75
     assert lag(STATE, ENDS, {tp(10): Offset(99)}) == 16
@@ -121,21 +121,21 @@ def test_what_is_not_committed_yet_has_no_lag_and_what_has_no_end_is_only_assign
 
 def test_every_field_is_in_the_table_that_the_docs_come_from() -> None:
     reporter = Reporter(group_id="etl", client_id="c", activity=Activity())
-    assert list(reporter.report(STATE, ENDS, looked_at=1.0, member_id="m", control=None)) == list(FIELDS)
+    assert list(reporter.report(STATE, ENDS, listed_at=1.0, member_id="m", control=None)) == list(FIELDS)
 
 
 def test_a_report_says_when_and_where_the_time_went() -> None:
     seconds, calendar = [10.0], [1000.0]
     activity = Activity(clock=lambda: seconds[0], calendar=lambda: calendar[0])
     reporter = Reporter(group_id="etl", client_id="c", activity=activity, calendar=lambda: calendar[0])
-    first = reporter.report(STATE, ENDS, looked_at=None, member_id="m", control=None)
+    first = reporter.report(STATE, ENDS, listed_at=None, member_id="m", control=None)
     assert (first["committedAt"], first["commitAgeMs"], first["assignedAt"], first["generation"]) == (None,) * 4
     activity.generation = 4
     activity.note(events.Assigned(partitions=(tp(1), tp(2))))
     activity.note(events.Committed(offsets={}))
     activity.note(events.Planned(ranges={tp(1): OffsetRange(Offset(0), Offset(5))}))
     seconds[0], calendar[0] = 12.0, 1001.5
-    report = reporter.report(STATE, ENDS, looked_at=999.0, member_id="m", control=None)
+    report = reporter.report(STATE, ENDS, listed_at=999.0, member_id="m", control=None)
     assert report["timeMs"] == {"waiting": 0, "idle": 0, "planning": 0, "running": 2000, "committing": 0}
     assert (report["committedAt"], report["commitAgeMs"], report["logEndAt"]) == (1000.0, 1500, 999.0)
     assert (report["moved"], report["assignedAt"], report["generation"]) == ({"assigned": 2}, 1000.0, 4)

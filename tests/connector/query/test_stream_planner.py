@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyspark_kafka_group.coordinator.handover.inputs import LogChange
 from pyspark_kafka_group.coordinator.handover.state import Partition
@@ -14,10 +16,8 @@ from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.query import stream_planner
-from pyspark_kafka_group.query.batch_delay import BatchDelay
-from pyspark_kafka_group.query.log_inspection import Changes
-from pyspark_kafka_group.query.log_watch import LogWatch, Pace
-from pyspark_kafka_group.query.stream_planner import StreamPlanner
+from pyspark_kafka_group.query.log_watch import Changes, LogWatch
+from pyspark_kafka_group.query.stream_planner import BatchDelay, PollInterval, StreamPlanner, pause_s
 from pyspark_kafka_group.wire import deadline
 from pyspark_kafka_group.wire.deadline import Deadline
 from tests.connector.query.fakes import END, A, B, FakeGroup, FakeWatch
@@ -37,13 +37,13 @@ def run() -> Run:
 
 
 def look(run: Run) -> dict[TopicPartition, str]:
-    ranges = run.planner.look(cast(Membership, run.group), None)
+    ranges = run.planner.readable_ranges(cast(Membership, run.group), None)
     return {tp: str(planned.range) for tp, planned in ranges.items()}
 
 
 def plan(run: Run) -> bool:
     """Poll once, and return whether a batch was planned."""
-    return run.planner._look_and_plan(cast(Membership, run.group), None, always=False) is not None
+    return run.planner._poll(cast(Membership, run.group), None, always=False) is not None
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_all_partitions_of_a_topic_that_was_created_again_are_decided_anew(run: 
     assert run.group.changed == [({A, B}, LogChange.RECREATED)]
 
 
-def test_what_is_held_back_is_looked_at_again_and_changed_logs_are_told_meanwhile(
+def test_what_is_held_back_is_listed_at_again_and_changed_logs_are_told_meanwhile(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
@@ -140,7 +140,7 @@ def test_idle_logs_are_compared_now_and_then(idle: Run) -> None:
     assert not idle.planner._compare_at.passed
 
 
-def test_another_version_is_looked_at_though_the_ends_are_the_same(idle: Run) -> None:
+def test_another_version_is_listed_at_though_the_ends_are_the_same(idle: Run) -> None:
     """The ends may come from another leader, and from another log."""
     idle.watch.version += 1
     idle.watch.changes = [Changes(truncated={A})]
@@ -148,7 +148,7 @@ def test_another_version_is_looked_at_though_the_ends_are_the_same(idle: Run) ->
     assert idle.group.changed == [({A}, LogChange.TRUNCATED)]
 
 
-def test_other_positions_are_looked_at_though_the_version_is_the_same(idle: Run) -> None:
+def test_other_positions_are_listed_at_though_the_version_is_the_same(idle: Run) -> None:
     idle.group.own({A: 60, B: 5})
     assert look(idle) == {B: "[5, 70)"}
 
@@ -168,9 +168,7 @@ def test_what_comes_before_a_call_returns_is_seen_by_it_where_looks_are_cheap(
 ) -> None:
     """If a call returns no batch, Spark's processAllAvailable concludes that nothing is left."""
     monkeypatch.setattr(stream_planner, "_CALL_S", 0.0)
-    pace = Pace()
-    pace.due_at = Deadline.after(pause_s)
-    run.watch.pace = pace
+    run.planner.interval.due_at = Deadline.after(pause_s)
     run.group.own({A: 3, B: 5})
     run.watch.changes = [Changes()]
     end = run.planner.next_batch(cast(Membership, run.group), None, always=False)
@@ -199,8 +197,7 @@ def test_the_first_batch_does_not_wait_for_what_is_held_back(run: Run) -> None:
 def patient(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return a query that waits for its first partitions, with Spark 4.0 and 4.1."""
     monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: run.group.now.s))
-    run.watch.pace = Pace()  # by the same clock
-    run.planner = StreamPlanner(cast(LogWatch, run.watch), patient=True)
+    run.planner = StreamPlanner(cast(LogWatch, run.watch), patient=True)  # by the same clock
     return run
 
 
@@ -248,3 +245,48 @@ def test_a_query_with_its_partitions_does_not_ask_the_group(patient: Run) -> Non
     patient.group.own({A: 0})
     patient.planner.begin(cast(Membership, patient.group))
     assert (patient.group.now.s, patient.group.asked_settled) == (1000, [])
+
+
+# ------------------------------------------------------------------------------------ pauses between polls
+
+
+def test_right_after_something_came_the_pause_is_the_shortest() -> None:
+    assert pause_s(idle_s=0.0, cost_s=0.0002) == 0.005
+
+
+def test_a_cheap_look_is_repeated_soon_however_long_nothing_came() -> None:
+    assert pause_s(idle_s=3600.0, cost_s=0.0002) == pytest.approx(0.05)
+
+
+def test_an_expensive_look_becomes_rare_step_by_step() -> None:
+    assert pause_s(idle_s=0.0, cost_s=0.005) == 0.005
+    assert pause_s(idle_s=2.0, cost_s=0.005) == pytest.approx(0.2)
+    assert pause_s(idle_s=60.0, cost_s=0.005) == pytest.approx(0.5)
+
+
+def test_whatever_a_look_costs_there_is_one_each_second() -> None:
+    assert pause_s(idle_s=3600.0, cost_s=10.0) == 1.0
+
+
+@given(idle_s=st.floats(0, 1e5), cost_s=st.floats(0, 10))
+def test_looks_take_at_most_half_of_a_core_at_once_and_one_percent_in_the_end(idle_s: float, cost_s: float) -> None:
+    pause = pause_s(idle_s, cost_s)
+    assert 0.005 <= pause <= 1.0
+    assert pause >= min(cost_s, 1.0)
+    assert pause_s(1e6, cost_s) >= min(99 * cost_s, 1.0)
+
+
+def test_news_make_the_next_look_due_at_once() -> None:
+    interval = PollInterval()
+    with interval.measured():
+        pass
+    assert not interval.due_at.passed
+    interval.news()
+    assert interval.due_at.passed
+
+
+def test_a_look_that_fails_is_followed_by_a_pause_too() -> None:
+    interval = PollInterval()
+    with pytest.raises(ValueError, match="no"), interval.measured():
+        raise ValueError("no")
+    assert not interval.due_at.passed
