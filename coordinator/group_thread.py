@@ -17,24 +17,23 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import TypeVar
 
-from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
+from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor, complete
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.coordinator.commits import Commits
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
-from pyspark_kafka_group.coordinator.handover.state import State, blocked
+from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
-from pyspark_kafka_group.coordinator.handover.transitions import Phase
-from pyspark_kafka_group.coordinator.held_back import HeldBackWatch, Where
+from pyspark_kafka_group.coordinator.held_back import HeldBackCheck, HeldBackWatch, Where
 from pyspark_kafka_group.coordinator.leaving import await_rebalance, give_back
-from pyspark_kafka_group.coordinator.loop import Mailbox
 from pyspark_kafka_group.coordinator.member import Standing
 from pyspark_kafka_group.coordinator.rebalances import Rebalances
 from pyspark_kafka_group.coordinator.settings import GroupSettings
@@ -63,20 +62,38 @@ _BECAUSE_OF_OTHERS = ("INCONSISTENT_GROUP_PROTOCOL", "UNSUPPORTED_ASSIGNOR")
 _NAMES_PATIENCE_S = 3.0
 _NAMED = 4
 
-# How often to check which partitions are held back.
-_NOTE_PAUSE_S = 1.0
-
-# How often to check whether the group answers, before its first assignment.
-_ASK_PAUSE_S = 5.0
-
-_BLOCKED = "a batch or a commit of its former assignment must end first"
-_UNANSWERED = "the cluster has not answered yet where it starts"
-
 # How often to read back committed offsets that may have changed: as often as a member sends a heartbeat.
 _READ_BACK_PAUSE_S = 3.0
 
 # How long an outstanding commit may take when Spark has died.
 _ORPHAN_STOP_S = 5.0
+
+
+class Mailbox:
+    """Takes commands from any thread and runs them on one."""
+
+    def __init__(self) -> None:
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def post(self, command: Callable[[], None]) -> None:
+        """Queue ``command``, and return at once.  Any thread, also in a signal handler."""
+        self._commands.put(command)
+
+    def call(self, command: Callable[[], T]) -> Future[T]:
+        """Queue ``command``, and return the future of its result.  Any thread."""
+        future: Future[T] = Future()
+        self.post(lambda: complete(future, command))
+        return future
+
+    def run(self, wait_s: float) -> None:
+        """Run the commands that have arrived.  If there is none, wait for one, at most ``wait_s``."""
+        try:
+            command = self._commands.get(timeout=wait_s) if wait_s > 0 else self._commands.get_nowait()
+            while True:
+                command()
+                command = self._commands.get_nowait()
+        except queue.Empty:
+            pass
 
 
 class GroupThread:
@@ -154,10 +171,9 @@ class GroupThread:
         self._rebalances = Rebalances(settings, client_id=client_id, loop=self, start_requests=self._start_requests)
         self._member = self._rebalances.member
         self.held_back = HeldBackWatch(emit)
-        self._note_at = Deadline.after(_NOTE_PAUSE_S)
-        self._ask_at = Deadline.after(_ASK_PAUSE_S)
-        self._noted_batches = 0
-        self._unanswered = ""  # why the group does not answer; written by the requests thread
+        self._held_back_check = HeldBackCheck(
+            self.held_back, self, self._start_requests, offsets, worker, client_id=client_id
+        )
         self._commits = Commits(
             settings,
             query_id=query_id,
@@ -272,7 +288,7 @@ class GroupThread:
         for given in changes:
             if self.error is None:
                 self.feed(given)
-        self.held_back.note(Where.LOGS, reasons)
+        self.held_back.set_reasons(Where.LOGS, reasons)
 
     def replay(self, given: inputs.Replay) -> outputs.StoreSkips | None:
         """Put a batch of Spark's log in flight again; return the skips that must be stored first."""
@@ -347,7 +363,7 @@ class GroupThread:
             self._serve_at = Deadline.after(_SERVE_PAUSE_S)
             self._commits.serve()
             self._forget(self.state.deleted - self.topics)
-        self._note_held_back()
+        self._held_back_check.run(self.standing)
         if self._read_back_at.passed:
             self._read_back_at = Deadline.after(_READ_BACK_PAUSE_S)
             self.feed(inputs.ReadBack(tuple(self.state.doubted)))
@@ -361,45 +377,6 @@ class GroupThread:
             self._mailbox.run(left_s)
         self._commits.retry_due()
         self._commits.send_due()
-
-    def _note_held_back(self) -> None:
-        """Note which partitions this thread knows that cannot be planned, and why, if that is due."""
-        if not self._note_at.passed:
-            return
-        self._note_at = Deadline.after(_NOTE_PAUSE_S)
-        state, reasons = self.state, self._start_requests.reasons
-        found = {}
-        if not state.ending:
-            # Deliberate: the same commit in two checks.  A query may wait for another, short one at every check.
-            waits = not state.may_plan and state.batch is None and state.finished_batches == self._noted_batches
-            for tp, p in state.owned.items():
-                if tp.topic in state.deleted:
-                    continue
-                if p.phase is Phase.RESOLVING:
-                    found[tp] = _BLOCKED if blocked(state, tp, p) else reasons.get(tp, _UNANSWERED)
-                elif p.phase is Phase.STARTING:
-                    found[tp] = "its start is not committed yet"
-                elif waits and p.phase is Phase.ACTIVE:
-                    found[tp] = "its finished batch is not committed yet"
-        self._noted_batches = state.finished_batches
-        self.held_back.note(Where.START, found)
-        if state.ending or self.standing in (Standing.OUTSIDE, Standing.MEMBER):
-            self._unanswered = ""
-        elif self._ask_at.passed:
-            self._ask_at = Deadline.after(_ASK_PAUSE_S)
-            self._worker.post(self._ask_for_coordinator)
-        self.held_back.note(Where.GROUP, self._unanswered)
-
-    def _ask_for_coordinator(self) -> None:
-        """Check whether the coordinator of the group answers.  On the requests thread."""
-        try:
-            self._offsets.describe()
-        except TryAgainError as problem:
-            self._unanswered = f"the coordinator of the group does not answer: {problem}"
-        except KafkaGroupError as problem:
-            _log.debug("%s: cannot find out whether the group answers: %s", self._client_id, problem)
-        else:
-            self._unanswered = ""  # it answers, and has no partitions for this member
 
     def _notify(self) -> None:
         """Wake the threads that wait for a state."""
@@ -447,7 +424,7 @@ class GroupThread:
         if hopeless or self._is_late():
             return False
         self._empty_mailbox(_TURN_S)
-        self._note_held_back()
+        self._held_back_check.run(self.standing)
         self._check_parent()
         return True
 

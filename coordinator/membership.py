@@ -291,7 +291,7 @@ class Membership:
     @property
     def held_back(self) -> Mapping[TopicPartition, str]:
         """The partitions that are held back, and why."""
-        return self._group.held_back.told
+        return self._group.held_back.partitions
 
     @property
     def group_problem(self) -> str | None:

@@ -39,7 +39,7 @@ BATCH = (
     "offsets/batch_offset.py OffsetTexts.read",
     "connector/query/batch_tracker.py BatchTracker.called",
     "coordinator/membership.py Membership.finish",
-    "coordinator/loop.py Mailbox.call",
+    "coordinator/group_thread.py Mailbox.call",
     "coordinator/group_thread.py GroupThread.feed",
     "coordinator/handover/step.py step",
     "coordinator/handover/batches.py finish",

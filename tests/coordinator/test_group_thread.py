@@ -833,7 +833,7 @@ def test_what_the_group_thread_knows_of_partitions_that_cannot_be_planned(
     group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(held_back, "HELD_BACK_S", 0.0)
-    monkeypatch.setattr(group_thread, "_NOTE_PAUSE_S", 0.0)
+    monkeypatch.setattr(held_back, "_CHECK_PAUSE_S", 0.0)
     running = group()
     running.offsets.found = {B: info(0)}
     running.offsets.failed = {A: "LEADER_NOT_AVAILABLE"}
@@ -841,13 +841,13 @@ def test_what_the_group_thread_knows_of_partitions_that_cannot_be_planned(
     running.thread.thread.start()
     running.assign(A, B)
     deadline = Deadline.after(PATIENCE_S)
-    while running.thread.held_back.told.get(A) != "LEADER_NOT_AVAILABLE":
+    while running.thread.held_back.partitions.get(A) != "LEADER_NOT_AVAILABLE":
         running.worker.run()
         time.sleep(0.01)
         assert not deadline.passed
-    assert B not in running.thread.held_back.told
+    assert B not in running.thread.held_back.partitions
     running.offsets.found = {A: info(0), B: info(0)}
-    while running.thread.held_back.told:
+    while running.thread.held_back.partitions:
         running.worker.run()
         time.sleep(0.01)
         assert not deadline.passed
@@ -860,7 +860,7 @@ def test_what_the_group_thread_knows_of_partitions_that_cannot_be_planned(
 def test_a_commit_without_an_answer_is_named_and_short_ones_are_not(
     group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_thread, "_NOTE_PAUSE_S", 0.0)
+    monkeypatch.setattr(held_back, "_CHECK_PAUSE_S", 0.0)
     running = group().start(A)
     running.plan(5)
     running.finish()
@@ -872,7 +872,7 @@ def test_a_commit_without_an_answer_is_named_and_short_ones_are_not(
     assert not running.thread.state.may_plan
     monkeypatch.setattr(held_back, "HELD_BACK_S", 0.0)
     deadline = Deadline.after(PATIENCE_S)
-    while running.thread.held_back.told != {A: "its finished batch is not committed yet"}:
+    while running.thread.held_back.partitions != {A: "its finished batch is not committed yet"}:
         assert not deadline.passed
         time.sleep(0.01)
 
@@ -880,8 +880,8 @@ def test_a_commit_without_an_answer_is_named_and_short_ones_are_not(
 def test_a_group_that_does_not_answer_is_named(group: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: without a coordinator, a query waited forever and logged only an INFO line."""
     monkeypatch.setattr(held_back, "HELD_BACK_S", 0.0)
-    monkeypatch.setattr(group_thread, "_NOTE_PAUSE_S", 0.0)
-    monkeypatch.setattr(group_thread, "_ASK_PAUSE_S", 0.0)
+    monkeypatch.setattr(held_back, "_CHECK_PAUSE_S", 0.0)
+    monkeypatch.setattr(held_back, "_ASK_PAUSE_S", 0.0)
     running = group()
     running.offsets.problem = TryAgainError("COORDINATOR_NOT_AVAILABLE")
     running.thread.thread.start()

@@ -21,7 +21,7 @@ class Notes:
         """Note the reasons ``after_s`` later, and return the new events."""
         self.now.s += after_s
         self.told.clear()
-        self.held_back.note(where, reasons)  # type: ignore[arg-type]  # a mapping or a text
+        self.held_back.set_reasons(where, reasons)  # type: ignore[arg-type]  # a mapping or a text
         return [*self.told]
 
 
@@ -33,13 +33,13 @@ def notes() -> Notes:
 def test_what_lasts_ten_seconds_is_told_once_and_so_is_its_end(notes: Notes) -> None:
     assert notes(Where.LOGS, {A: "it has no leader"}) == []
     assert notes(Where.LOGS, {A: "it has no leader"}, after_s=HELD_BACK_S - 0.5) == []
-    assert notes.held_back.told == {}
+    assert notes.held_back.partitions == {}
     told = notes(Where.LOGS, {A: "it has no leader"}, after_s=0.5)
     assert told == [events.HeldBack(partitions=(A,), reason="it has no leader")]
-    assert notes.held_back.told == {A: "it has no leader"}
+    assert notes.held_back.partitions == {A: "it has no leader"}
     assert notes(Where.LOGS, {A: "it has no leader"}, after_s=60) == []
     assert notes(Where.LOGS, {}, after_s=1) == [events.HeldBackEnded(partitions=(A,), seconds=71.0)]
-    assert notes.held_back.told == {}
+    assert notes.held_back.partitions == {}
 
 
 def test_a_moment_is_not_told(notes: Notes) -> None:
@@ -67,7 +67,7 @@ def test_partitions_with_one_reason_are_told_together(notes: Notes) -> None:
 def test_a_group_that_does_not_answer_is_told_without_partitions(notes: Notes) -> None:
     notes(Where.GROUP, "no coordinator")
     assert notes(Where.GROUP, "no coordinator", after_s=11) == [events.HeldBack(partitions=(), reason="no coordinator")]
-    assert notes.held_back.told == {}
+    assert notes.held_back.partitions == {}
     assert notes(Where.GROUP, "") == [events.HeldBackEnded(partitions=(), seconds=11.0)]
 
 

@@ -22,8 +22,8 @@ from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.cluster.plain_committer import PlainCommitter
 from pyspark_kafka_group.cluster.start_answers import StartAnswers, known_epoch
 from pyspark_kafka_group.coordinator.commits import Commits
+from pyspark_kafka_group.coordinator.group_thread import Mailbox
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
-from pyspark_kafka_group.coordinator.loop import Mailbox
 from pyspark_kafka_group.coordinator.member import Callbacks, Standing
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.errors import AuthenticationError, UnknownTopicError
