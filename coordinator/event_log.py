@@ -51,8 +51,7 @@ _NAMED = 8
 class EventLog:
     """Takes the events of one member.  Never raises.
 
-    The group thread calls it.  The main thread calls it before the group thread starts, and for :class:`Lag` and
-    :class:`HeldBack`.
+    The group thread calls it.  The main thread calls it before the group thread starts, and for :class:`Lag`.
 
     Parameters
     ----------

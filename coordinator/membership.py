@@ -14,9 +14,7 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_description import ASSIGNING
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.cluster.skip_store import SkipStore, write_markers
-from pyspark_kafka_group.coordinator.absent_topics import (
-    gone_partitions,
-)
+from pyspark_kafka_group.coordinator.absent_topics import gone_partitions
 from pyspark_kafka_group.coordinator.activity import Time
 from pyspark_kafka_group.coordinator.assignment_stability import Share, is_stable
 from pyspark_kafka_group.coordinator.group_thread import GroupThread
@@ -28,10 +26,7 @@ from pyspark_kafka_group.coordinator.member import Standing
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets import lasting
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
-from pyspark_kafka_group.offsets.errors import (
-    GroupError,
-    KafkaGroupError,
-)
+from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
 from pyspark_kafka_group.offsets.lasting import Lasting
 from pyspark_kafka_group.offsets.notes import read_commit
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition

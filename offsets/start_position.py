@@ -59,11 +59,7 @@ from typing import NamedTuple
 from pyspark_kafka_group.offsets.batch_offset import PartitionEntry
 from pyspark_kafka_group.offsets.checkpoint_age import check_age
 from pyspark_kafka_group.offsets.commit_metadata import ANYBODY, OUTSIDE, CommitNote, Former, differ
-from pyspark_kafka_group.offsets.errors import (
-    DataLossError,
-    NoOffsetAtTimeError,
-    OffsetRewindError,
-)
+from pyspark_kafka_group.offsets.errors import DataLossError, NoOffsetAtTimeError, OffsetRewindError
 from pyspark_kafka_group.offsets.start_inputs import (
     GroupOffset,
     NoMatch,

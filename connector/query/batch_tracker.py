@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 # The pause between two reads of the commit log while a member waits.  A read takes two system calls for each file in
 # the log, of which Spark keeps 100.
-_LOOK_PAUSE_S = 0.2
+_READ_PAUSE_S = 0.2
 
 # Longer than most batches, and shorter than triggers that are far apart to save resources.
 _FAR_APART_S = 10.0
@@ -53,7 +53,7 @@ class BatchTracker:
         self._group = group
         self._client_id = client_id
         self._checkpoint = checkpoint
-        self._told = False  # written by threads of the control socket; read by Spark's thread
+        self._was_reported = False  # written by threads of the control socket; read by Spark's thread
         self._planned_at: float | None = None  # this and the next two: Spark's thread only
         self._times_far_apart = 0
         self._checked = False
@@ -62,7 +62,7 @@ class BatchTracker:
             # A daemon: nothing here may keep the process alive.
             threading.Thread(target=self._watch, name="kafka-group-commit-log", daemon=True).start()
 
-    def tell(self, end: Any) -> None:
+    def report(self, end: Any) -> None:
         """Report that the batch that ends at ``end`` is finished.  Any thread.
 
         Raises
@@ -70,10 +70,10 @@ class BatchTracker:
         KafkaGroupError
             If the membership has ended, or if ``end`` is not an offset.
         """
-        self._told = True
+        self._was_reported = True
         self._group.finish(BatchOffset.from_json(end))
 
-    def look(self) -> None:
+    def read_commit_log(self) -> None:
         """Read the commit log, if a batch is in flight and the option names the checkpoint.
 
         Never raises, and does not wait for the group thread: a signal handler may call it.
@@ -104,7 +104,7 @@ class BatchTracker:
             return
         if self._checkpoint is not None:
             self._check_checkpoint(self._checkpoint)
-        elif not self._told:
+        elif not self._was_reported:
             self._note_gap(time.monotonic() - planned_at)
 
     def _note_gap(self, since_s: float) -> None:
@@ -136,9 +136,9 @@ class BatchTracker:
     # -- on a thread of its own
 
     def _watch(self) -> None:
-        while not self._closed.wait(_LOOK_PAUSE_S) and self._group.alive:
+        while not self._closed.wait(_READ_PAUSE_S) and self._group.alive:
             if _awaited(self._group.state):
-                self.look()
+                self.read_commit_log()
 
 
 def _awaited(state: State) -> bool:

@@ -131,7 +131,7 @@ class Query:
         self._warm_up_began = 0.0
         self._event_log = EventLog("", None)
         self._lag: dict[str, int] = {}
-        self._tell_lag_at = Deadline.after(0)
+        self._lag_due_at = Deadline.after(0)
 
     def fix_target(self) -> None:
         """List the log ends: a run with ``availableNow`` reads up to them."""
@@ -196,7 +196,7 @@ class Query:
                     self._planner.begin(group)
                 end = self._planner.next_batch(group, max_rows, always=always)
         self._watch.list_starts(group.state.owned)
-        self._tell_lag(group)
+        self._emit_lag(group)
         if end is None:
             return start
         self._tracker.planned()
@@ -231,14 +231,14 @@ class Query:
                 waited_s,
             )
 
-    def _tell_lag(self, group: Membership) -> None:
+    def _emit_lag(self, group: Membership) -> None:
         """Emit the lag event if the lag has changed."""
-        if self._settings.event_log is None or self._reporter is None or not self._tell_lag_at.passed:
+        if self._settings.event_log is None or self._reporter is None or not self._lag_due_at.passed:
             return
         found = self._reporter.partitions(group.state, self._planner.ends, self._watch.known_starts)["lag"]
         lag = {topic: sum(partitions.values()) for topic, partitions in found.items()}
         if lag != self._lag:
-            self._lag, self._tell_lag_at = lag, Deadline.after(_LAG_PAUSE_S)
+            self._lag, self._lag_due_at = lag, Deadline.after(_LAG_PAUSE_S)
             self._event_log(events.Lag(topics=lag))
 
     def running_ranges(self, start: Json, end: Json) -> Mapping[TopicPartition, OffsetRange]:
@@ -337,7 +337,8 @@ class Query:
             return False
         self._interrupted = True
         if self._tracker is not None:
-            self._tracker.look()  # before the member leaves: a batch may have been finished since the last call
+            # Before the member leaves: a batch may have been finished since the last call.
+            self._tracker.read_commit_log()
         self._group.begin_stop(_STOP_S)
         return True
 
@@ -346,7 +347,8 @@ class Query:
         self._source_check.close()
         try:
             if self._tracker is not None:
-                self._tracker.look()  # without this, other members would repeat a batch finished since the last call
+                # Without this, other members would repeat a batch finished since the last call.
+                self._tracker.read_commit_log()
                 self._tracker.close()
         finally:
             if self._group is not None:
@@ -446,7 +448,7 @@ class Query:
 
     def _listen(self, tracker: BatchTracker, query_id: str) -> ControlSocket | None:
         try:
-            return ControlSocket(self._stop_gracefully, tracker.tell, self.report, query_id, batch=self._batch_report)
+            return ControlSocket(self._stop_gracefully, tracker.report, self.report, query_id, batch=self._batch_report)
         except OSError as problem:
             _log.warning(
                 "%s: pyspark_kafka_group.stop and .register cannot reach this query (%s). Set TMPDIR to a short, "

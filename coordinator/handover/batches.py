@@ -10,12 +10,7 @@ from pyspark_kafka_group.coordinator.handover.outputs import Output, ScheduleRet
 from pyspark_kafka_group.coordinator.handover.reading_back import doubted_after
 from pyspark_kafka_group.coordinator.handover.starting import goes_back, processed_in_old_logs
 from pyspark_kafka_group.coordinator.handover.state import Batch, State, raised, unrelated
-from pyspark_kafka_group.coordinator.handover.transitions import (
-    Cause,
-    IllegalTransitionError,
-    Phase,
-    phase_after,
-)
+from pyspark_kafka_group.coordinator.handover.transitions import Cause, IllegalTransitionError, Phase, phase_after
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset, PartitionEntry
 from pyspark_kafka_group.offsets.start_inputs import ProcessedOffset
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition

@@ -231,7 +231,7 @@ def test_a_log_end_that_goes_back_for_a_moment_does_not_end_the_run(now: SimpleN
     run = Run({A: 100}, now)
     run.group.own({A: 60})
     looks = iter([60, 60, 100])
-    run.watch.look = lambda _: {A: Offset(next(looks))}  # type: ignore[method-assign,assignment]
+    run.watch.list_ends = lambda _: {A: Offset(next(looks))}  # type: ignore[method-assign,assignment]
     assert run.plan() is END
     assert run.group.planned == [{A: "[60, 100)"}]
 

@@ -95,14 +95,14 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_what_the_listener_says_reaches_the_group(tracker: Callable[..., BatchTracker]) -> None:
     group = FakeGroup(FINISHED)
-    tracker(group).tell(FINISHED.to_json())
+    tracker(group).report(FINISHED.to_json())
     assert group.finished == [FINISHED]
 
 
 def test_what_is_not_an_offset_is_refused(tracker: Callable[..., BatchTracker]) -> None:
     group = FakeGroup(FINISHED)
     with pytest.raises(OffsetFormatError):
-        tracker(group).tell({"orders": {"0": 7}})
+        tracker(group).report({"orders": {"0": 7}})
     assert not group.finished
 
 
@@ -146,7 +146,7 @@ def test_the_commit_log_is_not_read_while_nobody_waits(
 
 def test_a_batch_that_is_only_logged_is_not_finished(tracker: Callable[..., BatchTracker], checkpoint: Path) -> None:
     group = FakeGroup(LOGGED)
-    tracker(group, checkpoint).look()
+    tracker(group, checkpoint).read_commit_log()
     assert not group.finished
 
 
@@ -157,14 +157,14 @@ def test_looking_is_harmless_whatever_is_there(
     shutil.copytree(checkpoint / "offsets", tmp_path / "offsets")
     (tmp_path / "commits" / "1").touch()
     (tmp_path / "offsets" / "1").write_bytes(b"\xff\xfe")
-    tracker(FakeGroup(FINISHED), tmp_path).look()
+    tracker(FakeGroup(FINISHED), tmp_path).read_commit_log()
     (tmp_path / "file").touch()
-    tracker(FakeGroup(FINISHED), tmp_path / "file").look()
+    tracker(FakeGroup(FINISHED), tmp_path / "file").read_commit_log()
     left = FakeGroup(FINISHED)
     left.alive = False  # Regression: once the member had begun to leave, its finished batch was forgotten
-    tracker(left, checkpoint).look()
+    tracker(left, checkpoint).read_commit_log()
     assert left.finished == [FINISHED]
-    tracker(FakeGroup(None), checkpoint).look()
+    tracker(FakeGroup(None), checkpoint).read_commit_log()
 
 
 def rounds(tracker: BatchTracker, clock: list[float], *gaps_s: float) -> None:
@@ -207,9 +207,9 @@ def test_time_without_a_batch_does_not_count(
 def test_with_a_listener_there_is_nothing_to_warn_of(
     tracker: Callable[..., BatchTracker], clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = tracker(FakeGroup(None))
-    told.tell(FINISHED.to_json())
-    rounds(told, clock, 60, 60, 60)
+    reported = tracker(FakeGroup(None))
+    reported.report(FINISHED.to_json())
+    rounds(reported, clock, 60, 60, 60)
     assert not warnings(caplog)
 
 

@@ -95,7 +95,7 @@ def test_a_log_whose_leader_epoch_ends_below_the_position_was_truncated_however_
 # -- the ranges
 
 
-def test_a_range_carries_the_assignment_and_the_leader_under_which_it_was_listed_at() -> None:
+def test_a_range_carries_the_assignment_and_the_leader_under_which_it_was_looked_at() -> None:
     planned = cut_ranges(under(3, 3), ends(9, 9), {tp(0): LeaderEpoch(4)}, None)
     r = OffsetRange(Offset(5), Offset(9))
     assert planned == {tp(0): PlannedRange(EPOCH, r, LeaderEpoch(4)), tp(1): PlannedRange(EPOCH, r, None)}

@@ -73,7 +73,7 @@ def test_all_partitions_of_a_topic_that_was_created_again_are_decided_anew(run: 
     assert run.group.changed == [({A, B}, LogChange.RECREATED)]
 
 
-def test_what_is_held_back_is_listed_at_again_and_changed_logs_are_told_meanwhile(
+def test_what_is_held_back_is_looked_at_again_and_changed_logs_are_told_meanwhile(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
@@ -140,7 +140,7 @@ def test_idle_logs_are_compared_now_and_then(idle: Run) -> None:
     assert not idle.planner._compare_at.passed
 
 
-def test_another_version_is_listed_at_though_the_ends_are_the_same(idle: Run) -> None:
+def test_another_version_is_looked_at_though_the_ends_are_the_same(idle: Run) -> None:
     """The ends may come from another leader, and from another log."""
     idle.watch.version += 1
     idle.watch.changes = [Changes(truncated={A})]
@@ -148,7 +148,7 @@ def test_another_version_is_listed_at_though_the_ends_are_the_same(idle: Run) ->
     assert idle.group.changed == [({A}, LogChange.TRUNCATED)]
 
 
-def test_other_positions_are_listed_at_though_the_version_is_the_same(idle: Run) -> None:
+def test_other_positions_are_looked_at_though_the_version_is_the_same(idle: Run) -> None:
     idle.group.own({A: 60, B: 5})
     assert look(idle) == {B: "[5, 70)"}
 
