@@ -205,11 +205,6 @@ def test_a_batch_that_would_lead_nowhere_or_back_is_an_error(field: tuple[int, i
         Reading(bad, start=3)
 
 
-def test_batches_from_before_the_position_are_passed_over() -> None:
-    log = b"".join(batch_of(several(first, 3)) for first in (0, 3, 6))
-    assert Reading(log, start=4).offsets == [4, 5, 6, 7, 8]
-
-
 def test_only_batches_from_before_the_position_are_an_error() -> None:
     """Regression: the reader moved back to the end of these batches, and continued there."""
     log = b"".join(batch_of(several(first, 3)) for first in (0, 3))

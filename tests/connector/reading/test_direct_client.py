@@ -89,16 +89,6 @@ def test_little_room_for_what_is_fetched_ahead_slows_reading_and_loses_nothing(
     client.close()
 
 
-def test_slow_answers_are_waited_for(kafka: MockKafka, client: DirectClient) -> None:
-    topic = filled_topic(kafka, numbered(100))
-    kafka.set_round_trip_ms(1, 200)
-    try:
-        assert read(client, TopicPartition(topic, 0), until=100) == numbered(100)
-    finally:
-        kafka.set_round_trip_ms(1, 0)
-    assert fetches_itself(client)
-
-
 @pytest.mark.parametrize("error", [KafkaError.UNKNOWN, KafkaError.REQUEST_TIMED_OUT, KafkaError.NETWORK_EXCEPTION])
 def test_an_error_that_passes_is_told_and_retried(kafka: MockKafka, client: DirectClient, error: int) -> None:
     """Regression: librdkafka read for 30 s."""
