@@ -467,6 +467,14 @@ def test_a_batch_that_is_never_whole_is_an_error(records: bytes) -> None:
     assert len(cluster.asked) <= 9
 
 
+def test_a_batch_whose_end_is_unknown_is_not_passed_over() -> None:
+    cluster = log_of(2)
+    cluster.answer = lambda _asked: Answer(log_end=20, records=b"\0")
+    lenient = ReadOptions(columns=("offset",), fail_on_data_loss=False, timeout_s=20)
+    with reader(cluster) as client, pytest.raises(UnreadableBatchError, match="never whole"):
+        list(read_with(client, {TP: OffsetRange(Offset(0), Offset(20))}, lenient))
+
+
 def test_an_answer_for_another_partition_is_asked_for_again() -> None:
     cluster = log_of(2)
     fetch = cluster.fetch
