@@ -206,6 +206,11 @@ def test_a_batch_that_some_tasks_found_decided_is_not_committed_twice(kafka: Coo
     assert kafka.states_now() == [OPEN, ABORTED]
 
 
+def test_a_decision_that_is_gone_since_the_tasks_found_it_is_an_error(kafka: Coordinator) -> None:
+    with pytest.raises(SinkTransactionError, match="checkpoint is in use twice"):
+        sink().commit([FOUND_DECIDED], 3)
+
+
 @pytest.mark.parametrize("count", [299, 300])
 def test_many_tasks_are_a_warning_before_they_are_an_error(
     kafka: Coordinator, caplog: pytest.LogCaptureFixture, count: int
