@@ -1,8 +1,7 @@
 """A query through Spark Connect that writes with the offset table, for a test.
 
-The arguments are the checkpoint, the URL of the database, and the offset that each partition must reach.  An
-optional last one contains the options of a ``kafka-group`` source, as JSON.  Without it, Spark's own rate source
-produces numbers instead of records.  Spark Connect applies to a whole process, so this program is a process of its own.
+The arguments are the checkpoint, the URL of the database, the offset that each partition must reach, and the options
+of the source, as JSON.  Spark Connect applies to a whole process, so this program is a process of its own.
 """
 
 from __future__ import annotations
@@ -32,14 +31,10 @@ def main() -> None:
     def take(batch: DataFrame, batch_id: int) -> None:
         offsets.write(batch, batch_id, into("orders", columns=["topic", "partition", "offset"]))
 
-    if len(sys.argv) > 4:
-        rows = spark.readStream.format("kafka-group").options(**json.loads(sys.argv[4])).load()
-    else:
-        numbers = spark.readStream.format("rate").option("rowsPerSecond", 30).load()
-        rows = numbers.selectExpr("'orders' AS topic", "CAST(value % 3 AS INT) AS partition", "value DIV 3 AS offset")
+    rows = spark.readStream.format("kafka-group").options(**json.loads(sys.argv[4])).load()
     query = (
         rows.select("topic", "partition", "offset")
-        .where("partition < 2 OR topic = 'orders'")
+        .where("partition < 2")
         .writeStream.foreachBatch(take)
         .option("checkpointLocation", folder)
         .start()
