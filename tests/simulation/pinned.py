@@ -322,7 +322,7 @@ PINNED = [
             "or (note is not None and note.query_id == query.query_id)",
             "",
         ),
-        "tests/offsets/test_start_position.py::test_own_start_commit_in_the_new_log_shows_that_it_was_begun",
+        "tests/offsets/test_start_position.py::test_what_this_query_has_begun_in_the_new_log_counts",
     ),
     Pinned(
         Mutant(
@@ -352,7 +352,7 @@ PINNED = [
             "overwritten=stale_commit",
             "overwritten=False",
         ),
-        "tests/offsets/test_start_position.py::test_late_commit_of_the_old_log_is_no_rewind_where_this_query_has_begun_the_new_one",
+        "tests/offsets/test_start_position.py::test_what_this_query_has_begun_in_the_new_log_counts",
     ),
     Pinned(
         Mutant(
@@ -362,7 +362,7 @@ PINNED = [
             "return nameless and",
             "return False and",
         ),
-        "tests/offsets/test_start_position.py::test_new_log_is_read_from_its_beginning_where_loss_is_allowed",
+        "tests/offsets/test_start_position.py::test_without_ids_only_a_log_that_ends_below_the_processed_offset_is_another_one",
     ),
     Pinned(
         Mutant(
@@ -372,7 +372,7 @@ PINNED = [
             "committed, too_high = end, True",
             "committed, too_high = end, False",
         ),
-        "tests/offsets/test_start_position.py::test_committed_offset_that_was_truncated_is_lowered_before_anything_is_planned",
+        "tests/offsets/test_start_position.py::test_a_truncation_that_is_accepted",
     ),
     Pinned(
         Mutant(
@@ -392,7 +392,7 @@ PINNED = [
             "return min(info.high_watermark, info.epoch_ends.get(leader_epoch, info.high_watermark))",
             "return info.epoch_ends.get(leader_epoch, info.high_watermark)",
         ),
-        "tests/offsets/test_start_position.py::test_end_of_a_leader_epoch_counts_no_further_than_the_log",
+        "tests/offsets/test_start_position.py::test_a_truncation_that_is_accepted",
     ),
     Pinned(
         Mutant(
@@ -484,7 +484,7 @@ PINNED = [
             "durable_first=True",
             "durable_first=start.durable_first",
         ),
-        "tests/offsets/test_start_position.py::test_start_below_the_log_goes_on_at_its_beginning_if_loss_is_accepted",
+        "tests/offsets/test_start_position.py::test_start_outside_the_log_is_an_error_with_the_exact_range_unless_loss_is_accepted",
     ),
     Pinned(
         Mutant(
@@ -588,7 +588,7 @@ PINNED = [
             " and not differ(topic_id, found.topic_id)",
             "",
         ),
-        "tests/offsets/test_start_position.py::test_unfinished_batch_of_another_log_does_not_explain_a_commit_in_this_one",
+        "tests/offsets/test_start_position.py::test_own_commit_above_the_checkpoint_tells_that_it_is_an_old_copy",
     ),
     Pinned(
         Mutant(
