@@ -5,12 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pyspark_kafka_group.cluster.skip_store import companion_group
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
-from pyspark_kafka_group.offsets.notes import SkipNote, read
 from pyspark_kafka_group.offsets.skip_markers import Markers, SkipMarker, is_marked, with_skips
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from tests.offsets.make_golden import entry
@@ -24,29 +21,6 @@ def marker(start: int, until: int, rewinds: int = 0) -> SkipMarker:
 
 END = BatchOffset("q", {TP: entry(3, 9, 4, "id", "l")}, rewinds=2)
 MARKER = marker(3, 9, 2)
-
-offsets = st.integers(0, 2**63 - 1)
-markers = st.builds(
-    lambda pair, rewinds: marker(min(pair), max(pair), rewinds), st.tuples(offsets, offsets), st.integers(0, 99)
-)
-
-
-# -- text of the markers
-
-
-@settings(max_examples=50)
-@given(st.lists(markers, max_size=2).map(tuple))
-def test_markers_survive_their_text(some: tuple[SkipMarker, ...]) -> None:
-    assert read(SkipNote(some).encode()) == SkipNote(some)
-
-
-def test_text_of_markers_is_exact_to_the_byte() -> None:
-    assert SkipNote((MARKER, marker(9, 12, 2))).encode() == '{"v":1,"m":[[3,9,2],[9,12,2]]}'
-
-
-def test_the_longest_text_is_far_below_what_brokers_allow() -> None:
-    longest = marker(2**63 - 2, 2**63 - 1, 2**31 - 1)
-    assert len(SkipNote((longest, longest)).encode().encode()) < 200
 
 
 # -- batch of a marker
