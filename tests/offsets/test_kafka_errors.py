@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import pytest
@@ -40,31 +41,20 @@ def test_error_that_ends_the_query_says_why_and_what_to_do(row: KafkaErrorCode) 
 @pytest.mark.parametrize(
     ("name", "kind", "text"),
     [
-        (
-            "SASL_AUTHENTICATION_FAILED",
-            AuthenticationError,
-            "The cluster refuses the credentials (x). Check kafka.security.protocol, kafka.sasl.mechanism, "
-            "kafka.sasl.username and kafka.sasl.password; with OAUTHBEARER kafka.sasl.oauthbearer.*, with "
-            "GSSAPI kafka.sasl.kerberos.*.",
-        ),
+        ("SASL_AUTHENTICATION_FAILED", AuthenticationError, r"refuses the credentials \(x\)\. Check .*sasl\.password"),
         (
             "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
             AuthenticationError,
-            "The user of this query may not commit in a transaction (x). Grant it WRITE and DESCRIBE on transactional "
-            "ids that begin with 'kafka-group-etl-', or set commitMode=plain.",
+            r"may not commit in a transaction \(x\)\. Grant .* ids that begin with 'kafka-group-etl-', or set com",
         ),
-        (
-            "FENCED_INSTANCE_ID",
-            MemberFencedError,
-            "Another process of group 'etl' uses the same kafka.group.instance.id (x). Give each query its own "
-            "instance id.",
-        ),
-        ("_FATAL", BrokerError, "Kafka answered with _FATAL: x"),
+        ("FENCED_INSTANCE_ID", MemberFencedError, r"of group 'etl' uses the same kafka\.group\.instance\.id \(x\)\."),
+        ("_FATAL", BrokerError, r"^Kafka answered with _FATAL: x$"),
     ],
 )
-def test_text_is_pinned(name: str, kind: type, text: str) -> None:
+def test_the_group_and_the_option_are_named(name: str, kind: type, text: str) -> None:
     problem = explanation(name, "x", group_id="etl", properties={})
-    assert (type(problem), str(problem)) == (kind, text)
+    assert type(problem) is kind
+    assert re.search(text, str(problem))
 
 
 def test_what_is_not_in_the_table_is_tried_again_and_ends_a_readers_task() -> None:
@@ -85,53 +75,26 @@ def test_errors_after_which_a_leader_is_looked_for() -> None:
 @pytest.mark.parametrize(
     ("meaning", "names"),
     [
-        (Meaning.END, {"_PARTITION_EOF"}),
-        (Meaning.OUT_OF_RANGE, {"_AUTO_OFFSET_RESET", "_LOG_TRUNCATION", "OFFSET_OUT_OF_RANGE"}),
+        (Meaning.END, "_PARTITION_EOF"),
+        (Meaning.OUT_OF_RANGE, "_AUTO_OFFSET_RESET _LOG_TRUNCATION OFFSET_OUT_OF_RANGE"),
         (
             Meaning.REFUSED,
-            {
-                "_AUTHENTICATION",
-                "_SSL",
-                "CLUSTER_AUTHORIZATION_FAILED",
-                "SASL_AUTHENTICATION_FAILED",
-                "TOPIC_AUTHORIZATION_FAILED",
-            },
+            "_AUTHENTICATION _SSL CLUSTER_AUTHORIZATION_FAILED SASL_AUTHENTICATION_FAILED TOPIC_AUTHORIZATION_FAILED",
         ),
-        (Meaning.GONE, {"_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_ID", "UNKNOWN_TOPIC_OR_PART"}),
+        (Meaning.GONE, "_UNKNOWN_PARTITION _UNKNOWN_TOPIC UNKNOWN_TOPIC_ID UNKNOWN_TOPIC_OR_PART"),
         (
             Meaning.PASSING,
-            {
-                "_ALL_BROKERS_DOWN",
-                "_RESOLVE",
-                "_TIMED_OUT",
-                "_TIMED_OUT_QUEUE",
-                "_TRANSPORT",
-                "_WAIT_CACHE",
-                "BROKER_NOT_AVAILABLE",
-                "FENCED_LEADER_EPOCH",
-                "KAFKA_STORAGE_ERROR",
-                "LEADER_NOT_AVAILABLE",
-                "NETWORK_EXCEPTION",
-                "NOT_LEADER_FOR_PARTITION",
-                "OFFSET_NOT_AVAILABLE",
-                "REPLICA_NOT_AVAILABLE",
-                "REQUEST_TIMED_OUT",
-                "THROTTLING_QUOTA_EXCEEDED",
-                "UNKNOWN",
-                "UNKNOWN_LEADER_EPOCH",
-            },
+            "_ALL_BROKERS_DOWN _RESOLVE _TIMED_OUT _TIMED_OUT_QUEUE _TRANSPORT _WAIT_CACHE BROKER_NOT_AVAILABLE "
+            "FENCED_LEADER_EPOCH KAFKA_STORAGE_ERROR LEADER_NOT_AVAILABLE NETWORK_EXCEPTION NOT_LEADER_FOR_PARTITION "
+            "OFFSET_NOT_AVAILABLE REPLICA_NOT_AVAILABLE REQUEST_TIMED_OUT THROTTLING_QUOTA_EXCEEDED UNKNOWN "
+            "UNKNOWN_LEADER_EPOCH",
         ),
         (
             Meaning.NOT_OURS,
-            {
-                "_WAIT_COORD",
-                "COORDINATOR_LOAD_IN_PROGRESS",
-                "COORDINATOR_NOT_AVAILABLE",
-                "GROUP_AUTHORIZATION_FAILED",
-                "NOT_COORDINATOR",
-            },
+            "_WAIT_COORD COORDINATOR_LOAD_IN_PROGRESS COORDINATOR_NOT_AVAILABLE GROUP_AUTHORIZATION_FAILED "
+            "NOT_COORDINATOR",
         ),
     ],
 )
-def test_what_librdkafkas_errors_mean_to_a_reader(meaning: Meaning, names: set[str]) -> None:
-    assert {row.librdkafka or row.name for row in ERROR_CODES if row.reader is meaning} == names
+def test_what_librdkafkas_errors_mean_to_a_reader(meaning: Meaning, names: str) -> None:
+    assert {row.librdkafka or row.name for row in ERROR_CODES if row.reader is meaning} == {*names.split()}

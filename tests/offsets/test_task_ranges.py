@@ -14,15 +14,6 @@ def sized(*sizes: int) -> dict[TopicPartition, OffsetRange]:
     return {TopicPartition("t", n): OffsetRange(Offset(7), Offset(7 + size)) for n, size in enumerate(sizes)}
 
 
-@given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 40))
-def test_every_range_is_read_by_one_task_and_no_task_without_need_reads_much(sizes: list[int], least: int) -> None:
-    wanted = sized(*sizes)
-    tasks = pack(wanted, TaskSizes(min_records=least))
-    assert {tp: r for task in tasks for tp, r in task.items()} == wanted
-    assert sum(map(len, tasks)) == len(wanted)
-    assert all(len(task) == 1 or sum(r.size for r in task.values()) <= least for task in tasks)
-
-
 def test_no_option_asks_for_more_tasks_than_records() -> None:
     """Regression: planning took seconds for ``minPartitions`` of ten million, and years for the largest number."""
     assert len(pack(sized(10), TaskSizes(min_records=1, min_tasks=2**63 - 1))) == 10
@@ -36,42 +27,9 @@ def test_small_ranges_share_a_task() -> None:
     ]
 
 
-def test_each_range_has_a_task_of_its_own_if_so_asked() -> None:
-    assert [len(task) for task in pack(sized(1, 2, 3), TaskSizes(min_records=1))] == [1, 1, 1]
-
-
 def spread(tasks: list[dict[TopicPartition, OffsetRange]]) -> list[list[tuple[int, int]]]:
     """Return the partitions and the numbers of records of each task."""
     return [[(tp.partition, r.size) for tp, r in task.items()] for task in tasks]
-
-
-@pytest.mark.parametrize(
-    ("sizes", "min_tasks", "max_records", "expected"),
-    [
-        # minPartitions, as Spark's own source splits
-        ([1, 1, 1], 3, None, [1, 1, 1]),
-        ([4], 4, None, [1, 1, 1, 1]),
-        ([5], 3, None, [1, 2, 2]),
-        ([1, 1, 1], 1, None, [1, 1, 1]),
-        ([1, 1, 1, 21], 4, None, [1, 1, 1, 21]),
-        ([1, 1, 1, 21], 6, None, [1, 1, 1, 7, 7, 7]),
-        ([2, 2], 3, None, [1, 1, 1, 1]),
-        ([10], 100, None, [1] * 10),
-        ([40, 45, 25], 8, None, [13, 13, 14, 15, 15, 15, 12, 13]),
-        ([1, 1_000_000], 5, None, [1, 250_000, 250_000, 250_000, 250_000]),
-        # maxRecordsPerPartition, and both
-        ([5], None, 2, [1, 2, 2]),
-        ([5, 1], None, 5, [5, 1]),
-        ([6, 6], 3, 4, [3, 3, 3, 3]),
-        ([4, 4], 8, 2, [1] * 8),
-        ([], 4, 2, []),
-    ],
-)
-def test_large_ranges_are_split(
-    sizes: list[int], min_tasks: int | None, max_records: int | None, expected: list[int]
-) -> None:
-    tasks = pack(sized(*sizes), TaskSizes(min_records=1, max_records=max_records, min_tasks=min_tasks))
-    assert [sum(r.size for r in task.values()) for task in tasks] == expected
 
 
 def test_small_ranges_share_a_task_only_as_long_as_there_are_enough_tasks() -> None:
@@ -101,6 +59,7 @@ def test_however_a_batch_is_cut_every_record_is_read_once_and_in_order(
     wanted = sized(*sizes)
     tasks = pack(wanted, TaskSizes(min_records=least, max_records=most, min_tasks=min_tasks))
     assert all(r.size for task in tasks for r in task.values())
+    assert all(len(task) == 1 or sum(r.size for r in task.values()) <= least for task in tasks)
     for tp, whole in wanted.items():
         at = whole.start
         for start, until in (task[tp] for task in tasks if tp in task):
