@@ -14,8 +14,8 @@ from pyspark_kafka_group.cluster.transactions import OpenProducer
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.fields import Writer
 from pyspark_kafka_group.wire.group_requests import (
+    Coordinator,
     FetchedOffset,
     FetchedOffsets,
     FindCoordinator,
@@ -103,21 +103,8 @@ def test_a_silent_coordinator_keeps_no_other_transaction_open(
     monkeypatch.setattr(transactions, "_ATTEMPT_S", 0.2)
     silent, other = brokers
 
-    def both(out: Writer, _version: int) -> None:
-        def found(item: tuple[str, FakeBroker]) -> None:
-            out.text(item[0])
-            out.int32(1)
-            out.text(item[1].address.host)
-            out.int32(item[1].address.port)
-            out.int16(0)
-            out.text("")
-            out.end()
-
-        out.int32(answers.THROTTLE_MS)
-        out.array([("x", silent), ("y", other)], found)
-        out.end()
-
-    silent.answers[FIND] = both
+    places = {name: Coordinator(0, "", broker.address) for name, broker in {"x": silent, "y": other}.items()}
+    silent.answers[FIND] = answers.coordinators(places)
     silent.answers[END] = SILENCE
     other.answers[END] = answers.transaction_end(0)
     ended = requests.end({"x": OpenProducer(7, 1), "y": OpenProducer(8, 1)}, commit=True, deadline=soon(1.0))

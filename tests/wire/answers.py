@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Concatenate, ParamSpec
 
 from pyspark_kafka_group.wire.describe_requests import DescribedGroup, DescribedMember, ListedGroup
@@ -25,6 +25,23 @@ THROTTLE_MS = 7
 P = ParamSpec("P")
 
 
+def fields(out: Writer, schema: str, *values: object) -> None:
+    """Write ``values`` as the fields of a schema, for example ``"int16 text int32[]"``."""
+    for kind, value in zip(schema.split(), values, strict=True):
+        write = getattr(out, kind.removesuffix("[]"))
+        if kind.endswith("[]"):
+            assert value is None or isinstance(value, Collection)
+            out.array(value, write)
+        else:
+            write(value)
+
+
+def structure(out: Writer, schema: str, *values: object) -> None:
+    """Write the fields of a whole structure, which ends with its tagged fields."""
+    fields(out, schema, *values)
+    out.end()
+
+
 def _answer(write: Callable[Concatenate[Writer, int, P], None]) -> Callable[P, Answer]:
     """Make an answer from a function that writes its fields, between the throttle time and the tagged fields."""
 
@@ -43,30 +60,16 @@ def _answer(write: Callable[Concatenate[Writer, int, P], None]) -> Callable[P, A
 def configs(out: Writer, version: int, resources: Mapping[str, tuple[int, Mapping[str, str | None]]]) -> None:
     """Write the error and the settings of each resource."""
 
-    def synonym(name: str) -> None:
-        out.text(name)
-        out.text(None)
-        out.int8(5)
-        out.end()
-
     def setting(item: tuple[str, str | None]) -> None:
-        out.text(item[0])
-        out.text(item[1])
-        out.boolean(True)
-        out.int8(4)
-        out.boolean(item[1] is None)
-        out.array(["synonym"], synonym)
+        fields(out, "text text boolean int8 boolean", *item, True, 4, item[1] is None)
+        out.array(["synonym"], lambda name: structure(out, "text text int8", name, None, 5))
         if version >= 3:
-            out.int8(2)
-            out.text(None)
+            fields(out, "int8 text", 2, None)
         out.end()
 
     def resource(item: tuple[str, tuple[int, Mapping[str, str | None]]]) -> None:
         name, (error, settings) = item
-        out.int16(error)
-        out.text("message" if error else None)
-        out.int8(2)
-        out.text(name)
+        fields(out, "int16 text int8 text", error, "message" if error else None, 2, name)
         out.array(settings.items(), setting)
         out.end()
 
@@ -76,25 +79,15 @@ def configs(out: Writer, version: int, resources: Mapping[str, tuple[int, Mappin
 @_answer
 def metadata(out: Writer, version: int, found: ClusterMetadata) -> None:
     def broker(item: tuple[int, Address]) -> None:
-        out.int32(item[0])
-        out.text(item[1].host)
-        out.int32(item[1].port)
-        out.text("rack" if item[0] % 2 else None)
-        out.end()
+        number, address = item
+        structure(out, "int32 text int32 text", number, address.host, address.port, "rack" if number % 2 else None)
 
     def partition(item: PartitionMetadata) -> None:
-        out.int16(item.error)
-        out.int32(item.number)
-        out.int32(item.leader)
-        out.int32(item.leader_epoch)
-        out.array([item.leader, 99], out.int32)
-        out.array([item.leader], out.int32)
-        out.array([], out.int32)
-        out.end()
+        fields(out, "int16 int32 int32 int32", item.error, item.number, item.leader, item.leader_epoch)
+        structure(out, "int32[] int32[] int32[]", [item.leader, 99], [item.leader], [])
 
     def topic(item: TopicMetadata) -> None:
-        out.int16(item.error)
-        out.text(item.name)
+        fields(out, "int16 text", item.error, item.name)
         if version >= 10:
             out.uuid(item.topic_id)
         out.boolean(False)
@@ -104,8 +97,7 @@ def metadata(out: Writer, version: int, found: ClusterMetadata) -> None:
         out.end()
 
     out.array(found.brokers.items(), broker)
-    out.text("cluster")
-    out.int32(1)
+    fields(out, "text int32", "cluster", 1)
     out.array(found.topics, topic)
     if 8 <= version <= 10:
         out.int32(-(2**31))
@@ -114,12 +106,8 @@ def metadata(out: Writer, version: int, found: ClusterMetadata) -> None:
 @_answer
 def listed(out: Writer, _version: int, found: Mapping[TopicPartition, ListedOffset]) -> None:
     def partition(number: int, item: ListedOffset) -> None:
-        out.int32(number)
-        out.int16(item.error)
-        out.int64(item.time_ms)
-        out.int64(item.offset)
-        out.int32(item.leader_epoch)
-        out.end()
+        fields(out, "int32 int16 int64", number, item.error, item.time_ms)
+        structure(out, "int64 int32", item.offset, item.leader_epoch)
 
     write_by_topic(out, found, partition)
 
@@ -127,46 +115,42 @@ def listed(out: Writer, _version: int, found: Mapping[TopicPartition, ListedOffs
 @_answer
 def epochs(out: Writer, _version: int, found: Mapping[TopicPartition, FoundEpoch]) -> None:
     def partition(number: int, item: FoundEpoch) -> None:
-        out.int16(item.error)
-        out.int32(number)
-        out.int32(item.leader_epoch)
-        out.int64(item.end_offset)
-        out.end()
+        structure(out, "int16 int32 int32 int64", item.error, number, item.leader_epoch, item.end_offset)
 
     write_by_topic(out, found, partition)
 
 
 @_answer
 def coordinator(out: Writer, version: int, found: Coordinator, group_id: str = "etl") -> None:
-    def address() -> None:
-        out.int32(1)
-        out.text(found.address.host)
-        out.int32(found.address.port)
+    _coordinators(out, version, {group_id: found})
 
-    def one(key: str) -> None:
-        out.text(key)
-        address()
-        out.int16(found.error)
-        out.text(found.message)
-        out.end()
+
+@_answer
+def coordinators(out: Writer, _version: int, found: Mapping[str, Coordinator]) -> None:
+    _coordinators(out, 4, found)
+
+
+def _coordinators(out: Writer, version: int, found: Mapping[str, Coordinator]) -> None:
+    """Write the coordinators of groups or transactional ids; of one, before version 4."""
+
+    def one(item: tuple[str, Coordinator]) -> None:
+        key, place = item
+        fields(out, "text int32 text int32", key, 1, place.address.host, place.address.port)
+        structure(out, "int16 text", place.error, place.message)
 
     if version < 4:
-        out.int16(found.error)
-        out.text(found.message)
-        address()
+        (place,) = found.values()
+        fields(out, "int16 text", place.error, place.message)
+        fields(out, "int32 text int32", 1, place.address.host, place.address.port)
     else:
-        out.array([group_id], one)
+        out.array(found.items(), one)
 
 
 @_answer
 def offsets(out: Writer, version: int, found: FetchedOffsets, group_id: str = "etl") -> None:
     def partition(number: int, item: FetchedOffset) -> None:
-        out.int32(number)
-        out.int64(item.offset)
-        out.int32(item.leader_epoch)
-        out.text(item.metadata or None)
-        out.int16(item.error)
-        out.end()
+        fields(out, "int32 int64 int32", number, item.offset, item.leader_epoch)
+        structure(out, "text int16", item.metadata or None, item.error)
 
     def group(key: str) -> None:
         if version >= 8:
@@ -184,12 +168,7 @@ def offsets(out: Writer, version: int, found: FetchedOffsets, group_id: str = "e
 
 @_answer
 def commits(out: Writer, _version: int, found: Mapping[TopicPartition, int]) -> None:
-    def partition(number: int, error: int) -> None:
-        out.int32(number)
-        out.int16(error)
-        out.end()
-
-    write_by_topic(out, found, partition)
+    write_by_topic(out, found, lambda number, error: structure(out, "int32 int16", number, error))
 
 
 def bits(operations: frozenset[int] | None) -> int:
@@ -199,9 +178,7 @@ def bits(operations: frozenset[int] | None) -> int:
 def consumer_subscription(topics: Sequence[str]) -> bytes:
     """Return the subscription that a member of a classic group sends to its leader."""
     out = Writer(flexible=False)
-    out.int16(3)
-    out.array(topics, out.text)
-    out.data(b"user data")
+    fields(out, "int16 text[] data", 3, topics, b"user data")
     return bytes(out)
 
 
@@ -217,8 +194,7 @@ def consumer_assignment(partitions: Sequence[TopicPartition]) -> bytes:
 @_answer
 def groups(out: Writer, version: int, error: int, found: Sequence[ListedGroup]) -> None:
     def group(item: ListedGroup) -> None:
-        out.text(item.group_id)
-        out.text(item.protocol_type)
+        fields(out, "text text", item.group_id, item.protocol_type)
         if version >= 4:
             out.text("Stable")
         if version >= 5:
@@ -234,23 +210,14 @@ def classic_group(
     out: Writer, _version: int, found: DescribedGroup, protocol_type: str = "consumer", group_id: str = "etl"
 ) -> None:
     def member(item: DescribedMember) -> None:
-        out.text(item.member_id)
-        out.text(item.instance_id)
-        out.text(item.client_id)
-        out.text(item.host)
+        fields(out, "text text text text", item.member_id, item.instance_id, item.client_id, item.host)
         out.data(b"subscription" if item.subscription is None else consumer_subscription(sorted(item.subscription)))
-        out.data(consumer_assignment(sorted(item.assignment)) if item.assignment else b"")
-        out.end()
+        structure(out, "data", consumer_assignment(sorted(item.assignment)) if item.assignment else b"")
 
     def group(key: str) -> None:
-        out.int16(found.error)
-        out.text(key)
-        out.text(found.state)
-        out.text(protocol_type)
-        out.text(found.assignor)
+        fields(out, "int16 text text text text", found.error, key, found.state, protocol_type, found.assignor)
         out.array(found.members, member)
-        out.int32(bits(found.operations))
-        out.end()
+        structure(out, "int32", bits(found.operations))
 
     out.array([group_id], group)
 
@@ -259,23 +226,15 @@ def classic_group(
 def consumer_group(out: Writer, version: int, found: DescribedGroup, group_id: str = "etl") -> None:
     def assignment(partitions: frozenset[TopicPartition]) -> None:
         def topic(name: str) -> None:
-            out.uuid("QtOXfeWAR9uadceaKEMIPw")
-            out.text(name)
-            out.array(sorted(tp.partition for tp in partitions if tp.topic == name), out.int32)
-            out.end()
+            numbers = sorted(tp.partition for tp in partitions if tp.topic == name)
+            structure(out, "uuid text int32[]", "QtOXfeWAR9uadceaKEMIPw", name, numbers)
 
         out.array(sorted({tp.topic for tp in partitions}), topic)
         out.end()
 
     def member(item: DescribedMember) -> None:
-        out.text(item.member_id)
-        out.text(item.instance_id)
-        out.text("rack")
-        out.int32(item.member_epoch or 0)
-        out.text(item.client_id)
-        out.text(item.host)
-        out.array(sorted(item.subscription or ()), out.text)
-        out.text(None)
+        fields(out, "text text text int32", item.member_id, item.instance_id, "rack", item.member_epoch or 0)
+        fields(out, "text text text[] text", item.client_id, item.host, sorted(item.subscription or ()), None)
         assignment(item.assignment)
         assignment(item.target or frozenset())
         if version >= 1:
@@ -283,16 +242,11 @@ def consumer_group(out: Writer, version: int, found: DescribedGroup, group_id: s
         out.end()
 
     def group(key: str) -> None:
-        out.int16(found.error)
-        out.text(found.message or None)
-        out.text(key)
-        out.text(found.state)
-        out.int32(found.epoch or 0)
-        out.int32(found.epoch or 0)
-        out.text(found.assignor)
+        epoch = found.epoch or 0
+        fields(out, "int16 text text text", found.error, found.message or None, key, found.state)
+        fields(out, "int32 int32 text", epoch, epoch, found.assignor)
         out.array(found.members, member)
-        out.int32(bits(found.operations))
-        out.end()
+        structure(out, "int32", bits(found.operations))
 
     out.array([group_id], group)
 
@@ -300,18 +254,11 @@ def consumer_group(out: Writer, version: int, found: DescribedGroup, group_id: s
 @_answer
 def producers(out: Writer, _version: int, found: Mapping[TopicPartition, PartitionProducers]) -> None:
     def producer(item: ActiveProducer) -> None:
-        out.int64(item.producer_id)
-        out.int32(1)
-        out.int32(2)
-        out.int64(item.last_time_ms)
-        out.int32(3)
-        out.int64(item.open_since)
-        out.end()
+        fields(out, "int64 int32 int32 int64", item.producer_id, 1, 2, item.last_time_ms)
+        structure(out, "int32 int64", 3, item.open_since)
 
     def partition(number: int, item: PartitionProducers) -> None:
-        out.int32(number)
-        out.int16(item.error)
-        out.text("why" if item.error else None)
+        fields(out, "int32 int16 text", number, item.error, "why" if item.error else None)
         out.array(item.producers, producer)
         out.end()
 
@@ -320,18 +267,11 @@ def producers(out: Writer, _version: int, found: Mapping[TopicPartition, Partiti
 
 @_answer
 def transaction_state(out: Writer, _version: int, found: TransactionState, transactional_id: str = "x") -> None:
-    def partitions(number: int, _: None) -> None:
-        out.int32(number)
-
     def state(key: str) -> None:
-        out.int16(found.error)
-        out.text(key)
-        out.text(found.state)
-        out.int32(found.timeout_ms)
-        out.int64(1_000)
-        out.int64(found.producer_id)
-        out.int16(found.producer_epoch)
-        write_by_topic(out, {TopicPartition("t", 0): None, TopicPartition("t", 1): None}, partitions)
+        fields(out, "int16 text text int32", found.error, key, found.state, found.timeout_ms)
+        fields(out, "int64 int64 int16", 1_000, found.producer_id, found.producer_epoch)
+        partitions = {TopicPartition("t", 0): None, TopicPartition("t", 1): None}
+        write_by_topic(out, partitions, lambda number, _: out.int32(number))
         out.end()
 
     out.array([transactional_id], state)
@@ -344,35 +284,24 @@ def transaction_end(out: Writer, _version: int, error: int) -> None:
 
 @_answer
 def transactions(out: Writer, _version: int, found: ListedTransactions) -> None:
-    def listed(transactional_id: str) -> None:
-        out.text(transactional_id)
-        out.int64(7)
-        out.text("Ongoing")
-        out.end()
-
-    out.int16(found.error)
-    out.array(["Unheard"], out.text)
-    out.array(found.transactional_ids, listed)
+    fields(out, "int16 text[]", found.error, ["Unheard"])
+    out.array(found.transactional_ids, lambda name: structure(out, "text int64 text", name, 7, "Ongoing"))
 
 
 @_answer
 def initialized(out: Writer, _version: int, found: InitializedProducer) -> None:
-    out.int16(found.error)
-    out.int64(found.producer_id)
-    out.int16(found.producer_epoch)
+    fields(out, "int16 int64 int16", found.error, found.producer_id, found.producer_epoch)
 
 
 def produced(errors: Mapping[TopicPartition, int], throttle_ms: int = 0) -> Answer:
     """Return the answer to Produce, whose throttle time comes last."""
 
-    def partition(out: Writer, number: int, error: int) -> None:
-        out.int32(number)
-        out.int16(error)
-        for _ in ("first offset", "time of the append", "log start"):
-            out.int64(-1)
-
     def whole(out: Writer, _version: int) -> None:
-        write_by_topic(out, errors, lambda number, error: partition(out, number, error))
+        def partition(number: int, error: int) -> None:
+            first_offset = append_time = log_start = -1
+            fields(out, "int32 int16 int64 int64 int64", number, error, first_offset, append_time, log_start)
+
+        write_by_topic(out, errors, partition)
         out.int32(throttle_ms)
 
     return whole
