@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.notes import ResetNote, read
 from pyspark_kafka_group.offsets.types import Offset
-from pyspark_kafka_group.tools.commands import kafka_group
 from pyspark_kafka_group.wire.describe_requests import DescribedGroup, DescribedMember
 from pyspark_kafka_group.wire.group_requests import FetchedOffset, FetchedOffsets, OffsetCommit
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, PartitionMetadata, TopicMetadata
 from pyspark_kafka_group.wire.types import TopicPartition
 from tests.tools.analysis.spark_checkpoints import write_checkpoint
+from tests.tools.shell import refused, run, run_for_etl
 from tests.tools.test_reset_command import sent
 from tests.wire import answers
 from tests.wire.fake_broker import Answer, FakeBroker
@@ -43,14 +43,8 @@ def three_partitions(broker: FakeBroker) -> None:
     }
 
 
-def run(broker: FakeBroker, command: str, *arguments: str) -> Result:
-    found = CliRunner().invoke(kafka_group, [command, "-b", str(broker.address), *arguments])
-    assert "Traceback" not in found.output
-    return found
-
-
 def import_from(broker: FakeBroker, folder: Path, *options: str) -> Result:
-    return run(broker, "import-checkpoint", "--group", "etl", *options, str(folder))
+    return run("import-checkpoint", "-b", str(broker.address), "--group", "etl", *options, str(folder))
 
 
 def offsets(*values: int) -> str:
@@ -110,9 +104,10 @@ def test_deleted_records_move_the_offset_and_it_is_said(broker: FakeBroker, tmp_
 
 def test_an_offset_beyond_the_end_is_refused(broker: FakeBroker, tmp_path: Path) -> None:
     """The topic was created again, or this is another cluster.  The log end would skip all present records."""
-    found = import_from(broker, write_checkpoint(tmp_path, offsets(3, 13, 5)), "--execute")
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "orders-1: the offset of the checkpoint is after the end of the log" in found.stderr
+    refused(
+        import_from(broker, write_checkpoint(tmp_path, offsets(3, 13, 5)), "--execute"),
+        "orders-1: the offset of the checkpoint is after the end of the log",
+    )
     assert "OffsetCommit" not in broker.kinds()
 
 
@@ -127,23 +122,25 @@ def test_a_batch_that_was_not_finished_is_said(broker: FakeBroker, tmp_path: Pat
 def test_one_of_several_sources_is_chosen(broker: FakeBroker, tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path, '{"returns":{"0":1}}', offsets(3, 4, 5))
     found = import_from(broker, folder)
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "The query has several Kafka sources: 0 (returns), 1 (orders). Choose one with --source." in found.stderr
+    refused(found, "The query has several Kafka sources: 0 (returns), 1 (orders). Choose one with --source.")
     found = import_from(broker, folder, "--source", "1", "--json")
     assert {part["topic"] for part in json.loads(found.stdout)["partitions"]} == {"orders"}
 
 
 def test_a_topic_of_the_checkpoint_that_does_not_exist_is_2(broker: FakeBroker, tmp_path: Path) -> None:
-    found = import_from(broker, write_checkpoint(tmp_path, '{"payments":{"0":1}}'), "--execute")
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "The topic 'payments' does not exist." in found.stderr
+    refused(
+        import_from(broker, write_checkpoint(tmp_path, '{"payments":{"0":1}}'), "--execute"),
+        "The topic 'payments' does not exist.",
+    )
 
 
 def test_a_group_with_members_is_1(broker: FakeBroker, tmp_path: Path) -> None:
     broker.answers[CLASSIC] = answers.classic_group(DescribedGroup(0, "", "Stable", None, (MEMBER,)))
-    found = import_from(broker, write_checkpoint(tmp_path, offsets(3, 4, 5)), "--execute")
-    assert (found.exit_code, found.stdout) == (1, "")
-    assert "app at 10.0.0.1. Nothing was changed. Stop the members first" in found.stderr
+    refused(
+        import_from(broker, write_checkpoint(tmp_path, offsets(3, 4, 5)), "--execute"),
+        "app at 10.0.0.1. Nothing was changed. Stop the members first",
+        code=1,
+    )
     assert "OffsetCommit" not in broker.kinds()
 
 
@@ -151,7 +148,7 @@ def test_a_group_with_members_is_1(broker: FakeBroker, tmp_path: Path) -> None:
 
 
 def export(broker: FakeBroker, *options: str) -> Result:
-    return run(broker, "export-checkpoint", *options, "etl")
+    return run_for_etl(broker, "export-checkpoint", *options)
 
 
 def test_the_committed_offsets_are_printed_as_starting_offsets(broker: FakeBroker) -> None:
@@ -184,9 +181,7 @@ def test_offsets_that_do_not_exist_are_2(broker: FakeBroker, options: tuple[str,
         CLASSIC: classic("Empty"),
         FETCH: fetched(dict.fromkeys(ORDERS, 5) if options else {}),
     }
-    found = export(broker, *options)
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert said in found.stderr
+    refused(export(broker, *options), said)
 
 
 def test_offsets_of_a_topic_that_was_created_again_are_2(broker: FakeBroker) -> None:
@@ -204,21 +199,15 @@ def test_offsets_of_a_topic_that_was_created_again_are_2(broker: FakeBroker) -> 
         return export(broker)
 
     assert exported_with(IDS[0]).exit_code == 0
-    found = exported_with(IDS[1])
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "The topic 'orders' was created again since the group committed orders-0" in found.stderr
+    refused(exported_with(IDS[1]), "The topic 'orders' was created again since the group committed orders-0")
 
 
 def test_a_group_whose_offsets_still_move_is_refused(broker: FakeBroker) -> None:
     broker.answers[CLASSIC] = answers.classic_group(DescribedGroup(0, "", "Stable", None, (MEMBER,)))
-    found = export(broker)
-    assert (found.exit_code, found.stdout) == (1, "")
-    assert "The group 'etl' is in use" in found.stderr
+    refused(export(broker), "The group 'etl' is in use", code=1)
     before = committed(dict.fromkeys(ORDERS, 5))
     broker.answers |= {
         CLASSIC: classic("Empty"),
         FETCH: [before, committed(dict.fromkeys(ORDERS, 5), error=UNSTABLE)],
     }
-    found = export(broker)
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "An open transaction commits offsets of the group 'etl'" in found.stderr
+    refused(export(broker), "An open transaction commits offsets of the group 'etl'")

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.tools import group_commands
@@ -25,6 +24,7 @@ from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator
 from pyspark_kafka_group.wire.types import TopicPartition
 from tests.tools.analysis import records
 from tests.tools.analysis.spark_checkpoints import KAFKA, write_checkpoint
+from tests.tools.shell import refused, run
 from tests.wire import answers
 from tests.wire.fake_broker import FakeBroker
 from tests.wire.fake_group import (
@@ -63,12 +63,6 @@ def required(command: str, folder: Path) -> tuple[str, ...]:
             return ("--group", "etl", str(write_checkpoint(folder / "checkpoint", KAFKA)))
         case _:
             return ("etl",)
-
-
-def run(*arguments: str) -> Result:
-    found = CliRunner().invoke(kafka_group, arguments)
-    assert "Traceback" not in found.output
-    return found
 
 
 def test_a_group_is_described(broker: FakeBroker) -> None:
@@ -236,9 +230,7 @@ def test_names_are_not_cut_in_a_pipe() -> None:
 
 def test_a_missing_right_is_2_and_says_which(broker: FakeBroker) -> None:
     broker.answers[CLASSIC] = classic("", GROUP_REFUSED)
-    found = run("describe", "-b", str(broker.address), "etl")
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "GROUP_AUTHORIZATION_FAILED" in found.stderr
+    refused(run("describe", "-b", str(broker.address), "etl"), "GROUP_AUTHORIZATION_FAILED")
 
 
 def test_a_broker_that_does_not_answer_is_2(tmp_path: Path) -> None:
@@ -261,9 +253,7 @@ def test_a_broker_that_does_not_answer_is_2(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage_is_2_and_says_what_is_wrong(arguments: tuple[str, ...], said: str) -> None:
-    found = run(*arguments)
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert said in found.stderr
+    refused(run(*arguments), said)
 
 
 def test_a_password_of_a_file_is_never_shown(tmp_path: Path) -> None:
@@ -284,8 +274,7 @@ def test_a_bug_is_one_line_and_2(broker: FakeBroker, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(group_commands, "coordinator_document", broken)
     found = run("coordinator", "-b", str(broker.address), "etl")
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "this is a bug: ZeroDivisionError: oh" in found.stderr
+    refused(found, "this is a bug: ZeroDivisionError: oh")
     assert len(found.stderr.splitlines()) == 1
 
 

@@ -95,53 +95,19 @@ def printed(document: dict[str, Any]) -> Any:
 
 
 def test_describe() -> None:
+    totals = {"lag": 4, "expired": 0, "lag_seconds": 95.0, "catch_up_seconds": None}
+    part = {"group": "etl", "topic": "orders", "query_id": None, **WHO, "catch_up_seconds": None, "problem": None}
+    unknown = ("committed_offset", "lag", "expired", "lag_seconds", "leader_epoch", "metadata", "status")
+    first = {"partition": 3, "committed_offset": 5, "log_end_offset": 9, "leader_epoch": 2, "metadata": "note"}
+    group = {"group": "etl", "state": "Stable", "protocol": "consumer", "assignor": None, "group_epoch": 5}
     assert printed(group_document(GROUP)) == {
-        "group": "etl",
-        "state": "Stable",
-        "protocol": "consumer",
-        "assignor": None,
-        "group_epoch": 5,
+        **group,
+        **totals,
         "coordinator": COORDINATOR,
-        "lag": 4,
-        "expired": 0,
-        "lag_seconds": 95.0,
-        "catch_up_seconds": None,
         "status": "ERR",
         "partitions": [
-            {
-                "group": "etl",
-                "topic": "orders",
-                "partition": 3,
-                "committed_offset": 5,
-                "log_end_offset": 9,
-                "lag": 4,
-                "expired": 0,
-                "lag_seconds": 95.0,
-                "catch_up_seconds": None,
-                "leader_epoch": 2,
-                "metadata": "note",
-                "query_id": None,
-                **WHO,
-                "status": "STALL",
-                "problem": None,
-            },
-            {
-                "group": "etl",
-                "topic": "orders",
-                "partition": 4,
-                "committed_offset": None,
-                "log_end_offset": 7,
-                "lag": None,
-                "expired": None,
-                "lag_seconds": None,
-                "catch_up_seconds": None,
-                "leader_epoch": None,
-                "metadata": None,
-                "query_id": None,
-                **WHO,
-                "status": None,
-                "problem": None,
-            },
+            {**part, **first, **totals, "status": "STALL"},
+            {**part, **dict.fromkeys(unknown), "partition": 4, "log_end_offset": 7},
         ],
         "members": [
             {
@@ -160,23 +126,12 @@ CHANGE = Change(
 
 
 def test_reset() -> None:
-    assert printed(reset_document("etl", [CHANGE], executed=True)) == {
-        "group": "etl",
-        "executed": True,
-        "partitions": [
-            {
-                "group": "etl",
-                "topic": "orders",
-                "partition": 3,
-                "committed_offset": 9,
-                "requested_offset": -1,
-                "new_offset": 2,
-                "log_start_offset": 2,
-                "log_end_offset": 12,
-                "leader_epoch": 3,
-            }
-        ],
-    }
+    (part,) = printed(reset_document("etl", [CHANGE], executed=True)).pop("partitions")
+    moved = {"committed_offset": 9, "requested_offset": -1, "new_offset": 2, "leader_epoch": 3}
+    log = {"log_start_offset": 2, "log_end_offset": 12}
+    assert part == {"group": "etl", "topic": "orders", "partition": 3, **moved, **log}
+    document = printed(reset_document("etl", [], executed=True))
+    assert document == {"group": "etl", "executed": True, "partitions": []}
 
 
 def test_watch() -> None:
@@ -202,30 +157,20 @@ FACTS = GroupFacts(group="etl", state="Stable", protocol=GroupProtocol.CLASSIC)
 
 
 def test_doctor() -> None:
-    findings = [
-        Finding(Severity.ERROR, "RECORDS_DELETED", "orders-3", "it is so", "do that"),
-        Finding(Severity.NOTE, "NO_TRANSACTIONS", "cluster", "a", "b"),
-    ]
-    assert printed(diagnosis_document(FACTS, findings)) == {
-        "group": "etl",
-        "state": "Stable",
-        "healthy": False,
-        "members": 0,
-        "partitions": 0,
-        "findings": [
-            {
-                "severity": "ERROR",
-                "code": "RECORDS_DELETED",
-                "object": "orders-3",
-                "evidence": "it is so",
-                "remedy": "do that",
-            },
-            {"severity": "NOTE", "code": "NO_TRANSACTIONS", "object": "cluster", "evidence": "a", "remedy": "b"},
-        ],
-    }
-    assert diagnosis_document(FACTS, findings[1:])["healthy"] is True
+    error = Finding(Severity.ERROR, "RECORDS_DELETED", "orders-3", "it is so", "do that")
+    note = Finding(Severity.NOTE, "NO_TRANSACTIONS", "cluster", "a", "b")
+    shared = {"group": "etl", "state": "Stable", "members": 0, "partitions": 0}
+    known = {"severity": "NOTE", "code": "NO_TRANSACTIONS", "object": "cluster", "evidence": "a", "remedy": "b"}
+    found = printed(diagnosis_document(FACTS, [error, note]))
+    assert [finding["code"] for finding in found.pop("findings")] == ["RECORDS_DELETED", "NO_TRANSACTIONS"]
+    assert found == {**shared, "healthy": False}
+    assert printed(diagnosis_document(FACTS, [note])) == {**shared, "healthy": True, "findings": [known]}
+
+
+def test_people_are_shown_what_the_doctor_has_found() -> None:
     bad = Finding(Severity.ERROR, "CODE", "orders-3", "it \x1b[31mis " + "so " * 40, "do that")
-    lines = diagnosis_text(diagnosis_document(FACTS, [bad, findings[1]]))
+    note = Finding(Severity.NOTE, "NO_TRANSACTIONS", "cluster", "a", "b")
+    lines = diagnosis_text(diagnosis_document(FACTS, [bad, note]))
     assert lines[:3] == ["etl: 1 finding, 1 note (Stable, 0 members, 0 partitions)", "", "ERROR CODE: orders-3"]
     assert max(map(len, lines)) <= 80
     assert "\x1b" not in "".join(lines)
@@ -275,69 +220,32 @@ def asked(leaders: dict[int, int], node: GroupCoordinator = NODE) -> dict[str, A
 
 
 def test_coordinator() -> None:
-    assert printed(asked(dict.fromkeys(range(50), 1))) == {
-        "group": "etl",
-        "hash": 100_765,
-        "offsets_topic_partitions": 50,
-        "offsets_topic_partition": 15,
-        "leader": 1,
-        "coordinator": COORDINATOR,
-    }
-    hidden = asked({})
-    assert {key for key, value in hidden.items() if value is None} == {
-        "offsets_topic_partitions",
-        "offsets_topic_partition",
-        "leader",
-    }
+    topic = {"offsets_topic_partitions": 50, "offsets_topic_partition": 15, "leader": 1}
+    expected = {"group": "etl", "hash": 100_765, "coordinator": COORDINATOR}
+    assert printed(asked(dict.fromkeys(range(50), 1))) == {**expected, **topic}
+    assert printed(asked({})) == {**expected, **dict.fromkeys(topic)}
+
+
+INCIDENT = {**WHERE, **WHO, "metadata": "note", "query_id": "q-1", "reset_by": None, "members": 1, "log_offset": 77}
 
 
 def test_history() -> None:
-    assert printed(entry_document("etl", ENTRY)) == {
-        **WHERE,
-        "move": "back",
-        "previous_offset": 9,
-        "committed_offset": 5,
-        "leader_epoch": 2,
-        "topic_id": "QtOXfeWAR9uadceaKEMIPw",
-        "metadata": "note",
-        "query_id": "q-1",
-        "reset_by": None,
-        **WHO,
-        "members": 1,
-        "log_offset": 77,
-    }
+    moved = {"move": "back", "previous_offset": 9, "committed_offset": 5, "leader_epoch": 2}
+    assert printed(entry_document("etl", ENTRY)) == {**INCIDENT, **moved, "topic_id": "QtOXfeWAR9uadceaKEMIPw"}
+    by = replace(ENTRY, query_id=None, owner=None, reset=ResetNote("alice@laptop", 0, None))
+    assert printed(entry_document("etl", by))["reset_by"] == "alice@laptop"
 
 
 def test_rewinds() -> None:
+    moved = {"kind": "rewind", "committed_offset": 5, "previous_offset": 9, "highest_offset": 9, "lowest_offset": 4}
+    ended = {"ended": "deleted", "recovered": "1970-01-01T00:00:00.000Z", "needs_attention": False}
     rewind = Rewind(entry=ENTRY, high=9, lowest=4, ended=Move.DELETED, recovered_ms=0)
-    shared = {**WHERE, **WHO, "metadata": "note", "query_id": "q-1", "reset_by": None, "members": 1, "log_offset": 77}
-    assert printed(incident_document("etl", rewind)) == {
-        **shared,
-        "kind": "rewind",
-        "committed_offset": 5,
-        "previous_offset": 9,
-        "highest_offset": 9,
-        "lowest_offset": 4,
-        "ended": "deleted",
-        "recovered": "1970-01-01T00:00:00.000Z",
-        "needs_attention": False,
-    }
-    gap = printed(incident_document("etl", Gap(entry=ENTRY)))
-    assert gap.keys() == {*shared, *["kind", "committed_offset", "previous_offset", "highest_offset"]} | {
-        "lowest_offset",
-        "ended",
-        "recovered",
-        "needs_attention",
-    }
+    assert printed(incident_document("etl", rewind)) == {**INCIDENT, **moved, **ended}
+    gap, end = (printed(incident_document("etl", found)) for found in (Gap(entry=ENTRY), EndedOffset(entry=END)))
+    assert gap.keys() == end.keys() == {*INCIDENT, *moved, *ended}
     assert gap["kind"] == "gap"
-    ended = printed(incident_document("etl", EndedOffset(entry=END)))
-    assert (ended["kind"], ended["ended"], ended["highest_offset"], ended["committed_offset"]) == (
-        "ended",
-        "expired",
-        9,
-        None,
-    )
-    assert ended.keys() == gap.keys()
+    assert (end["kind"], end["ended"], end["highest_offset"]) == ("ended", "expired", 9)
+    assert end["committed_offset"] is None
 
 
 # -- the same as text, within 80 columns
@@ -384,19 +292,14 @@ def test_a_history_that_comes_line_by_line_fits_a_terminal() -> None:
     assert lines[0].index("MOVE") == table(HISTORY, [], least=least, width=80)[0].index("MOVE")
 
 
-def test_a_reset_is_told_in_the_history() -> None:
-    by = ResetNote("alice@laptop", 0, None)
-    entry = replace(ENTRY, query_id=None, owner=None, reset=by)
-    assert printed(entry_document("etl", entry))["reset_by"] == "alice@laptop"
-    assert history_text([entry])[1].endswith("back  reset by alice@laptop")
-
-
 def test_people_are_shown_a_history_and_what_was_found() -> None:
     assert history_text([ENTRY, END]) == [
         "TIME (UTC)           TOPIC-PARTITION  FROM  TO  MOVE     BY",
         "2026-11-22 20:00:00  orders-3            9   5  back     app",
         "1970-01-01 00:00:00  orders-3            9   -  expired  -",
     ]
+    reset = replace(ENTRY, query_id=None, owner=None, reset=ResetNote("alice@laptop", 0, None))
+    assert history_text([reset])[1].endswith("back  reset by alice@laptop")
     rewind = Rewind(entry=ENTRY, high=9, lowest=4, recovered_ms=ENTRY.time_ms + 61_000)
     incidents: list[Incident] = [rewind, Gap(entry=ENTRY), EndedOffset(entry=END)]
     assert table(INCIDENTS, [incident_document("etl", incident) for incident in incidents]) == [

@@ -7,11 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from pyspark_kafka_group.tools import event_commands
-from pyspark_kafka_group.tools.commands import kafka_group
 from pyspark_kafka_group.tools.event_commands import as_script
+from tests.tools.shell import run
 
 EVIL = "</script><img src=x onerror=alert(1)>@@rows@@"
 
@@ -31,12 +30,6 @@ def logs(tmp_path: Path) -> list[str]:
     for name, lines in files.items():
         (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
     return [str(tmp_path / name) for name in files]
-
-
-def run(*arguments: str) -> Result:
-    found = CliRunner().invoke(kafka_group, arguments)
-    assert "Traceback" not in found.output
-    return found
 
 
 def test_events_of_several_files_are_shown_by_time(logs: list[str]) -> None:

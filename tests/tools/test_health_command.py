@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from pyspark_kafka_group.control import client
 from pyspark_kafka_group.control.server import ControlSocket
-from pyspark_kafka_group.tools.commands import kafka_group
+from tests.tools.shell import refused
+from tests.tools.shell import run as kafka_group_run
 
 Start = Callable[[Callable[[], Any]], str]
 
@@ -49,9 +50,7 @@ def report(**changes: Any) -> dict[str, Any]:
 
 
 def run(*options: str) -> Result:
-    found = CliRunner().invoke(kafka_group, ["health", *options])
-    assert "Traceback" not in found.output
-    return found
+    return kafka_group_run("health", *options)
 
 
 def test_queries_that_are_well_are_0(start: Start) -> None:
@@ -98,6 +97,4 @@ def test_no_query_is_1_and_one_that_was_killed_is_none(start: Start, tmp_path: P
     dead.mkdir()
     (folder / str(uuid.uuid4())).symlink_to(dead / "control")
     assert run().exit_code == 0
-    found = run("payments")
-    assert (found.exit_code, found.stdout) == (1, "")
-    assert "no query of this user runs on this machine in the group 'payments'" in found.stderr
+    refused(run("payments"), "no query of this user runs on this machine in the group 'payments'", code=1)

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from pyspark_kafka_group.offsets.notes import ResetNote, read
-from pyspark_kafka_group.tools.commands import kafka_group
 from pyspark_kafka_group.wire.describe_requests import DescribedGroup, DescribedMember
 from pyspark_kafka_group.wire.fields import Reader
 from pyspark_kafka_group.wire.group_requests import FetchedOffset, FetchedOffsets, OffsetCommit
 from pyspark_kafka_group.wire.requests import read_by_topic
 from pyspark_kafka_group.wire.types import TopicPartition
+from tests.tools.shell import refused, run_for_etl
 from tests.wire import answers
 from tests.wire.fake_broker import HANG_UP, FakeBroker
 from tests.wire.fake_group import CLASSIC, FETCH, LIST, METADATA, classic, fetched, listed, topic_metadata
@@ -41,10 +41,8 @@ def two_partitions(broker: FakeBroker) -> None:
     }
 
 
-def run(broker: FakeBroker, *arguments: str) -> Result:
-    found = CliRunner().invoke(kafka_group, ["reset", "-b", str(broker.address), *arguments, "etl"])
-    assert "Traceback" not in found.output
-    return found
+def run(broker: FakeBroker, *options: str) -> Result:
+    return run_for_etl(broker, "reset", *options)
 
 
 def sent(broker: FakeBroker) -> dict[TopicPartition, tuple[int, int, str]]:
@@ -142,10 +140,9 @@ def test_offsets_come_from_a_file(broker: FakeBroker, tmp_path: Path) -> None:
 def test_a_group_with_members_is_1_and_they_are_named(broker: FakeBroker) -> None:
     members = tuple(DescribedMember(f"m-{n}", None, "app", f"/10.0.0.{n}", frozenset(), None, None) for n in range(2))
     broker.answers[CLASSIC] = answers.classic_group(DescribedGroup(0, "", "Stable", None, members))
-    found = run(broker, "--to", "start", "--execute")
-    assert (found.exit_code, found.stdout) == (1, "")
-    assert "app at 10.0.0.0, app at 10.0.0.1" in found.stderr
-    assert "Nothing was changed" in found.stderr
+    refused(
+        run(broker, "--to", "start", "--execute"), "app at 10.0.0.0, app at 10.0.0.1", "Nothing was changed", code=1
+    )
     broker.answers[CLASSIC] = classic("PreparingRebalance")
     assert run(broker, "--to", "start", "--execute").exit_code == 1
     assert "OffsetCommit" not in broker.kinds()
@@ -153,9 +150,7 @@ def test_a_group_with_members_is_1_and_they_are_named(broker: FakeBroker) -> Non
 
 def test_a_member_that_joins_meanwhile_is_1(broker: FakeBroker) -> None:
     broker.answers[COMMIT] = answers.commits(dict.fromkeys(ORDERS, UNKNOWN_MEMBER))
-    found = run(broker, "--to", "start", "--execute")
-    assert (found.exit_code, found.stdout) == (1, "")
-    assert "is in use" in found.stderr
+    refused(run(broker, "--to", "start", "--execute"), "is in use", code=1)
 
 
 @pytest.mark.parametrize("intended", [False, True])
@@ -178,33 +173,25 @@ def test_what_is_refused_in_part_is_2_and_said_exactly(broker: FakeBroker) -> No
         patch.setattr("pyspark_kafka_group.tools.reset_command.ResetNote", Same)
         broker.answers[COMMIT] = answers.commits({ORDERS[0]: 0, ORDERS[1]: TOPIC_REFUSED})
         broker.answers[FETCH] = [committed(), committed(), done]
-        found = run(broker, "--to", "start", "--execute")
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "1 of 2 offsets were set, but not orders-1" in found.stderr
+        refused(run(broker, "--to", "start", "--execute"), "1 of 2 offsets were set, but not orders-1")
 
 
 def test_a_lost_answer_is_settled_by_what_is_committed(broker: FakeBroker) -> None:
     broker.answers[COMMIT] = HANG_UP
-    found = run(broker, "--to", "start", "--execute")
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "nothing was changed so far" in found.stderr
+    refused(run(broker, "--to", "start", "--execute"), "nothing was changed so far")
 
 
 def test_a_result_that_stays_unknown_is_said(broker: FakeBroker) -> None:
     """Regression: the error was only that the cluster does not answer, although the offsets may have been set."""
     broker.answers[COMMIT] = HANG_UP
     broker.answers[FETCH] = [committed(), committed(), HANG_UP]
-    found = run(broker, "--to", "start", "--execute")
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "it is unknown whether the offsets were set" in found.stderr
+    refused(run(broker, "--to", "start", "--execute"), "it is unknown whether the offsets were set")
 
 
 def test_an_open_transaction_of_the_group_is_2(broker: FakeBroker) -> None:
     """When the transaction ends, its offsets would overwrite those of ``reset``."""
     broker.answers[FETCH] = [committed(), committed(error=UNSTABLE)]
-    found = run(broker, "--to", "start", "--execute")
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "An open transaction commits offsets of the group 'etl'" in found.stderr
+    refused(run(broker, "--to", "start", "--execute"), "An open transaction commits offsets of the group 'etl'")
     assert "OffsetCommit" not in broker.kinds()
 
 
@@ -223,17 +210,13 @@ def test_an_open_transaction_of_the_group_is_2(broker: FakeBroker) -> None:
 def test_whatever_is_wrong_is_2_and_nothing_is_changed(
     broker: FakeBroker, arguments: tuple[str, ...], said: str
 ) -> None:
-    found = run(broker, *arguments, *([] if "--dry-run" in arguments else ["--execute"]))
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert said in found.stderr
+    refused(run(broker, *arguments, *([] if "--dry-run" in arguments else ["--execute"])), said)
     assert "OffsetCommit" not in broker.kinds()
 
 
 def test_topics_that_are_new_to_the_group_have_to_be_allowed(broker: FakeBroker) -> None:
     broker.answers[FETCH] = committed(count=0)
-    found = run(broker, "--to", "start", "--topics", "orders", "--execute")
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "has never committed offsets of orders" in found.stderr
+    refused(run(broker, "--to", "start", "--topics", "orders", "--execute"), "has never committed offsets of orders")
     assert "Name topics with --topics" in run(broker, "--to", "start", "--execute").stderr
     assert "OffsetCommit" not in broker.kinds()
     broker.answers[LIST] = [listed(STARTS), listed(ENDS)]
@@ -245,9 +228,7 @@ def test_a_partition_without_an_offset_cannot_be_counted_from(broker: FakeBroker
     broker.answers[FETCH] = committed(count=1)
     assert new_offsets(run(broker, "--to", "+1", "--json")) == [6]
     broker.answers[LIST] = [listed(STARTS), listed(ENDS)]
-    found = run(broker, "--to", "+1", "--topics", "orders:0,1")
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "orders-1 has no committed offset to count from" in found.stderr
+    refused(run(broker, "--to", "+1", "--topics", "orders:0,1"), "orders-1 has no committed offset to count from")
     assert (
         "The group 'other' has committed no offset of orders-1"
         in run(broker, "--to-group", "other", "--topics", "orders:1").stderr
@@ -256,12 +237,14 @@ def test_a_partition_without_an_offset_cannot_be_counted_from(broker: FakeBroker
 
 def test_a_topic_that_the_source_does_not_have_is_not_left_out_silently(broker: FakeBroker, tmp_path: Path) -> None:
     """Regression: with a misspelt topic beside a right one, only the right one was reset."""
-    found = run(broker, "--to-group", "other", "--topics", "orders", "--topics", "paymets", "--execute")
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "The group 'other' has committed no offset of paymets. Check its name" in found.stderr
+    refused(
+        run(broker, "--to-group", "other", "--topics", "orders", "--topics", "paymets", "--execute"),
+        "The group 'other' has committed no offset of paymets. Check its name",
+    )
     file = tmp_path / "offsets.json"
     file.write_text('[{"topic": "orders", "partition": 0, "offset": 7}]', encoding="utf-8")
-    found = run(broker, "--to-file", str(file), "--topics", "orders", "--topics", "paymets", "--execute")
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "The file has no offset of paymets" in found.stderr
+    refused(
+        run(broker, "--to-file", str(file), "--topics", "orders", "--topics", "paymets", "--execute"),
+        "The file has no offset of paymets",
+    )
     assert "OffsetCommit" not in broker.kinds()

@@ -13,10 +13,9 @@ import time
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from pyspark_kafka_group.tools.commands import kafka_group
 from pyspark_kafka_group.wire.types import TopicPartition
+from tests.tools.shell import refused, run_for_etl
 from tests.wire.fake_broker import HANG_UP, FakeBroker
 from tests.wire.fake_group import CLASSIC, FETCH, LIST, METADATA, classic, fetched, logs, topic_metadata
 
@@ -35,14 +34,8 @@ def commits(broker: FakeBroker) -> None:
     broker.answers |= {FETCH: [committed(offset) for offset in (5, 15, 25, 35)], LIST: logs({TP: 90})}
 
 
-def run(broker: FakeBroker, command: str, *options: str) -> Result:
-    found = CliRunner().invoke(kafka_group, [command, "-b", str(broker.address), *options, "etl"])
-    assert "Traceback" not in found.output
-    return found
-
-
 def test_there_is_an_object_for_each_look(broker: FakeBroker) -> None:
-    found = run(broker, "watch", "--json", "--interval", "0.1", "--count", "4")
+    found = run_for_etl(broker, "watch", "--json", "--interval", "0.1", "--count", "4")
     assert found.exit_code == 0, found.output
     looks = [json.loads(line) for line in found.stdout.splitlines()]
     assert [look["partitions"][0]["committed_offset"] for look in looks] == [5, 15, 25, 35]
@@ -55,7 +48,7 @@ def test_there_is_an_object_for_each_look(broker: FakeBroker) -> None:
 
 
 def test_people_are_shown_80_columns(broker: FakeBroker) -> None:
-    found = run(broker, "watch", "--interval", "0.1", "--count", "2")
+    found = run_for_etl(broker, "watch", "--interval", "0.1", "--count", "2")
     assert found.exit_code == 0, found.output
     lines = found.stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -66,7 +59,7 @@ def test_people_are_shown_80_columns(broker: FakeBroker) -> None:
 
 def test_a_cluster_that_goes_away_is_told_and_waited_for(broker: FakeBroker) -> None:
     broker.answers[FETCH] = [committed(5), HANG_UP, HANG_UP, committed(15)]
-    found = run(broker, "watch", "--json", "--interval", "0.1", "--count", "4")
+    found = run_for_etl(broker, "watch", "--json", "--interval", "0.1", "--count", "4")
     assert found.exit_code == 0, found.output
     looks = [json.loads(line) for line in found.stdout.splitlines()]
     assert looks[0]["error"] is None
@@ -78,12 +71,12 @@ def test_a_cluster_that_goes_away_is_told_and_waited_for(broker: FakeBroker) -> 
 def test_a_cluster_that_never_answers_is_2_and_a_missing_group_1(broker: FakeBroker) -> None:
     broker.answers |= {FETCH: fetched({}), CLASSIC: classic("Dead")}
     for command, options in (("watch", ()), ("history", ("--poll", "1"))):
-        found = run(broker, command, *options)
+        found = run_for_etl(broker, command, *options)
         assert (found.exit_code, found.stdout.count("orders")) == (1, 0)
         assert "does not know the group 'etl'" in found.stderr
     broker.close()
     for command, options in (("watch", ()), ("history", ("--poll", "1"))):
-        found = run(broker, command, *options)
+        found = run_for_etl(broker, command, *options)
         assert found.exit_code == 2, found.output
         assert "does not answer" in found.stderr
 
@@ -132,7 +125,7 @@ def read(terminal: int, wait_s: float = 0.2) -> bytes:
 
 
 def test_a_history_without_the_offsets_topic_is_polled(broker: FakeBroker) -> None:
-    found = run(broker, "history", "--poll", "0.1", "--count", "3", "--json")
+    found = run_for_etl(broker, "history", "--poll", "0.1", "--count", "3", "--json")
     assert found.exit_code == 0, found.output
     assert "Earlier commits are unknown" in found.stderr
     steps = [json.loads(line) for line in found.stdout.splitlines()]
@@ -143,31 +136,29 @@ def test_a_history_without_the_offsets_topic_is_polled(broker: FakeBroker) -> No
     ]
     assert {step["log_offset"] for step in steps} == {None}
     broker.answers[FETCH] = [committed(5), committed(15)]
-    lines = run(broker, "history", "--poll", "0.1", "--count", "2", "--topics", "orders:0").stdout.splitlines()
+    lines = run_for_etl(broker, "history", "--poll", "0.1", "--count", "2", "--topics", "orders:0").stdout.splitlines()
     assert [line.split()[2:] for line in lines[1:]] == [
         ["orders-0", "-", "5", "first", "no", "member"],
         ["orders-0", "5", "15", "forth", "no", "member"],
     ]
     broker.answers[METADATA] = topic_metadata([broker], {"orders": 1, "refunds": 1})
-    (head,) = run(broker, "history", "--poll", "0.1", "--count", "1", "--topics", "refunds").stdout.splitlines()
+    (head,) = run_for_etl(broker, "history", "--poll", "0.1", "--count", "1", "--topics", "refunds").stdout.splitlines()
     assert head.startswith("TIME (UTC)")
 
 
 def test_a_count_needs_polling(broker: FakeBroker) -> None:
-    found = run(broker, "history", "--count", "3")
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "--count works with --poll" in found.stderr
+    refused(run_for_etl(broker, "history", "--count", "3"), "--count works with --poll")
 
 
 @pytest.mark.parametrize("value", ["0.1", "100ms", "0.1s"])
 def test_intervals_are_written_like_the_waits_of_the_options(broker: FakeBroker, value: str) -> None:
     for command, option in (("watch", "--interval"), ("history", "--poll")):
-        found = run(broker, command, option, value, "--count", "1")
+        found = run_for_etl(broker, command, option, value, "--count", "1")
         assert found.exit_code == 0, found.output
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "soon", "50ms", "2d"])
 def test_intervals_are_checked(broker: FakeBroker, value: str) -> None:
     for command, option in (("watch", "--interval"), ("history", "--poll")):
-        found = run(broker, command, option, value, "--count", "1")
+        found = run_for_etl(broker, command, option, value, "--count", "1")
         assert (found.exit_code, found.stdout) == (2, ""), found.output
