@@ -54,7 +54,6 @@ def test_a_connection_is_kept(brokers: list[FakeBroker]) -> None:
     connections.close()
     assert connections.ask_now() == FOUND
     assert len(connections.made) == 2
-    connections.close()
 
 
 def test_a_login_that_ends_is_renewed(brokers: list[FakeBroker]) -> None:
@@ -63,7 +62,6 @@ def test_a_login_that_ends_is_renewed(brokers: list[FakeBroker]) -> None:
     connections.made[0][1].good_until = Deadline.after(0)
     assert connections.ask_now() == FOUND
     assert len(connections.made) == 2
-    connections.close()
 
 
 def test_after_trouble_a_connection_is_not_used_again(brokers: list[FakeBroker]) -> None:
@@ -75,7 +73,6 @@ def test_after_trouble_a_connection_is_not_used_again(brokers: list[FakeBroker])
             connections.ask_any(ASK, Deadline.after(0.2))
     assert connections.ask_now() == FOUND
     assert len(connections.made) == 3
-    connections.close()
 
 
 def test_the_broker_that_answered_is_asked_first(brokers: list[FakeBroker]) -> None:
@@ -84,7 +81,6 @@ def test_the_broker_that_answered_is_asked_first(brokers: list[FakeBroker]) -> N
     for _ in range(3):
         assert connections.ask_now() == FOUND
     assert [address for address, _ in connections.made] == [brokers[1].address]
-    connections.close()
 
 
 def test_brokers_that_have_gone_are_forgotten(brokers: list[FakeBroker]) -> None:
@@ -97,7 +93,6 @@ def test_brokers_that_have_gone_are_forgotten(brokers: list[FakeBroker]) -> None
     brokers[0].close()
     assert connections.ask_now() == FOUND
     assert [address for address, _ in connections.made] == [first, second, third]
-    connections.close()
 
 
 def test_the_last_problem_is_told_if_nobody_answers(brokers: list[FakeBroker]) -> None:
@@ -123,7 +118,6 @@ def test_what_any_broker_would_refuse_is_not_asked_of_the_next(brokers: list[Fak
     with pytest.raises(RefusedCredentialsError):
         ClusterConnections([broker.address for broker in brokers], refuse).ask_any(ASK, Deadline.after(1))
     assert len(tried) == 1
-    connections.close()
 
 
 def test_with_many_brokers_each_still_has_time_for_a_login() -> None:

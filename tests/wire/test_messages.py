@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -13,45 +13,12 @@ from hypothesis import strategies as st
 from pyspark_kafka_group.wire import messages
 from pyspark_kafka_group.wire.fields import Reader
 from pyspark_kafka_group.wire.name_lookup import addresses, server_list
-from pyspark_kafka_group.wire.topic_requests import (
-    LOG_END,
-    ListOffsets,
-    Metadata,
-    PartitionMetadata,
-    TopicMetadata,
-)
-from pyspark_kafka_group.wire.types import (
-    Address,
-    PropertyError,
-    ProtocolError,
-    TopicPartition,
-    UnsupportedVersionError,
-)
-from tests.wire.fake_broker import FakeBroker
-
-THERE = Address("there", 9092)
-TP = TopicPartition("t", 0)
-TOPIC = TopicMetadata("t", 0, None, (PartitionMetadata(0, 0, 1, 3),))
-
-
-def log_ends(response: Reader) -> object:
-    return ListOffsets({}, LOG_END).read(response, 4)
-
-
-def metadata(response: Reader) -> object:
-    return Metadata(()).read(response, 7)
+from pyspark_kafka_group.wire.types import Address, PropertyError, ProtocolError, UnsupportedVersionError
 
 
 @pytest.mark.parametrize(
     "read",
-    [
-        messages.offered_versions,
-        messages.check_sasl_handshake,
-        messages.sasl_authenticated,
-        messages.fetched,
-        metadata,
-        log_ends,
-    ],
+    [messages.offered_versions, messages.check_sasl_handshake, messages.sasl_authenticated, messages.fetched],
 )
 @settings(max_examples=50)
 @given(data=st.binary(max_size=200), huge=st.integers(0, 190))
@@ -64,13 +31,6 @@ def test_rubbish_is_a_protocol_error_and_no_other(read: Callable[[Reader], Any],
     ):
         with suppress(ProtocolError):
             read(Reader(memoryview(rubbish)))
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    made = FakeBroker()
-    yield made
-    made.close()
 
 
 def test_a_broker_that_lacks_a_version_is_told_from_rubbish() -> None:
