@@ -58,29 +58,16 @@ def metadata(broker: FakeBroker, error: int = 0, leader: int = 7) -> Answer:
 
 
 def test_all_that_a_group_has_committed_is_found(broker: FakeBroker, inspection: Cluster) -> None:
-    broker.answers[FETCH] = answers.offsets(
-        FetchedOffsets(
-            0,
-            {
-                TPS[0]: FetchedOffset(0, 5, 2, "note\0"),
-                TPS[1]: FetchedOffset(0, 6, -1, ""),
-                TPS[2]: FetchedOffset(UNKNOWN_TOPIC, -1, -1, ""),
-            },
-        )
-    )
+    offsets = FetchedOffset(0, 5, 2, "note\0"), FetchedOffset(0, 6, -1, ""), FetchedOffset(UNKNOWN_TOPIC, -1, -1, "")
+    broker.answers[FETCH] = answers.offsets(FetchedOffsets(0, dict(zip(TPS, offsets, strict=True))))
     found, failed = inspection.all_committed("etl")
     assert found == {TPS[0]: CommittedOffset(Offset(5), 2, "note"), TPS[1]: CommittedOffset(Offset(6), None, "")}
     assert failed == {TPS[2]: "UNKNOWN_TOPIC_OR_PARTITION"}
 
 
-def test_a_group_that_does_not_exist_has_committed_nothing(broker: FakeBroker, inspection: Cluster) -> None:
+def test_answers_about_the_whole_group(broker: FakeBroker, inspection: Cluster) -> None:
     broker.answers[FETCH] = answers.offsets(FetchedOffsets(NO_GROUP, {}))
-    assert inspection.all_committed("etl") == ({}, {})
-
-
-def test_a_coordinator_that_loads_is_asked_again_and_a_missing_right_is_an_error(
-    broker: FakeBroker, inspection: Cluster
-) -> None:
+    assert inspection.all_committed("etl") == ({}, {}), "it does not exist"
     broker.answers[FETCH] = answers.offsets(FetchedOffsets(LOADING, {}))
     with pytest.raises(TryAgainError, match="COORDINATOR_LOAD_IN_PROGRESS"):
         inspection.all_committed("etl")
@@ -91,9 +78,6 @@ def test_a_coordinator_that_loads_is_asked_again_and_a_missing_right_is_an_error
 
 def test_the_coordinator_has_the_id_that_the_cluster_lists(broker: FakeBroker, inspection: Cluster) -> None:
     assert inspection.coordinator("etl") == GroupCoordinator(7, broker.address)
-
-
-def test_a_coordinator_that_the_cluster_does_not_list_has_no_id(broker: FakeBroker, inspection: Cluster) -> None:
     broker.answers[METADATA] = answers.metadata(ClusterMetadata({7: Address("elsewhere", 1)}, ()))
     assert inspection.coordinator("etl") == GroupCoordinator(None, broker.address)
 

@@ -9,31 +9,19 @@ from typing import Any
 import pytest
 
 from pyspark_kafka_group.cluster import group_offsets
-from pyspark_kafka_group.cluster.cluster_answers import (
-    Answers,
-    CommittedOffset,
-    EpochEnd,
-    Look,
-    TopicInfo,
-)
+from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset, EpochEnd, Look, TopicInfo
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_description import GroupMember
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import BrokerError, UnknownTopicError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
-from pyspark_kafka_group.wire.describe_requests import (
-    CONSUMER_GROUP_HEARTBEAT,
-    ConsumerGroupDescribe,
-    DescribedGroup,
-    DescribedMember,
-    DescribeGroups,
-)
+from pyspark_kafka_group.wire.describe_requests import CONSUMER_GROUP_HEARTBEAT, DescribedGroup, DescribedMember
 from pyspark_kafka_group.wire.leaders import Leaders
-from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata, PartitionMetadata, TopicMetadata
+from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, PartitionMetadata, TopicMetadata
 from tests.wire import answers
-from tests.wire.fake_broker import FakeBroker
-from tests.wire.fake_group import fake_brokers
+from tests.wire.fake_broker import Answer, FakeBroker
+from tests.wire.fake_group import CLASSIC, CONSUMER, METADATA, fake_brokers
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 TPS = [TopicPartition("orders", n) for n in range(3)]
@@ -51,7 +39,7 @@ ETL = (member("a-1", "etl", TPS[0]), member("a-0", "etl", TPS[1]), member("b-1",
 @pytest.fixture
 def broker() -> Iterator[FakeBroker]:
     with fake_brokers() as (made,):
-        made.answers[ConsumerGroupDescribe.api.key] = answers.consumer_group(DescribedGroup(0, "", "Stable", 1, ()))
+        made.answers[CONSUMER] = answers.consumer_group(DescribedGroup(0, "", "Stable", 1, ()))
         yield made
 
 
@@ -68,22 +56,19 @@ def test_a_member_that_the_group_does_not_know_yet_has_to_ask_again(offsets: Gro
         offsets.members_of_others(client_id="etl", member_id="a-1")
 
 
+def assigned(state: str, epoch: int) -> Answer:
+    """Return the group with the members ``ETL``, whose targets are of epoch 1."""
+    members = tuple(DescribedMember(m.member_id, None, m.client_id, m.host, m.assignment, m.assignment, 1) for m in ETL)
+    return answers.consumer_group(DescribedGroup(0, "", state, epoch, members))
+
+
 def test_members_of_other_queries_are_told_but_not_a_former_process_of_this_one(
     broker: FakeBroker, offsets: GroupOffsets
 ) -> None:
-    members = tuple(DescribedMember(m.member_id, None, m.client_id, m.host, m.assignment, m.assignment, 1) for m in ETL)
-    stable = DescribedGroup(0, "", "Stable", 1, members)
-    broker.answers[ConsumerGroupDescribe.api.key] = answers.consumer_group(stable)
+    broker.answers[CONSUMER] = assigned("Stable", 1)
     (other,) = offsets.members_of_others(client_id="etl", member_id="a-1")
     assert other.assignment == {TPS[2]}
-
-
-def test_a_group_whose_targets_are_older_than_its_members_has_to_be_asked_again(
-    broker: FakeBroker, offsets: GroupOffsets
-) -> None:
-    members = tuple(DescribedMember(m.member_id, None, m.client_id, m.host, m.assignment, m.assignment, 1) for m in ETL)
-    assigning = DescribedGroup(0, "", "Assigning", 2, members)
-    broker.answers[ConsumerGroupDescribe.api.key] = answers.consumer_group(assigning)
+    broker.answers[CONSUMER] = assigned("Assigning", 2)
     with pytest.raises(TryAgainError, match="the group is rebalancing"):
         offsets.members_of_others(client_id="etl", member_id="a-1")
 
@@ -113,21 +98,19 @@ def test_what_a_member_may_get(target: set[TopicPartition] | None, subscription:
     assert member.may_get(TPS[0]) is may
 
 
-def test_a_cluster_without_kip_848_is_an_error_and_not_a_long_wait(offsets: GroupOffsets) -> None:
+def test_a_cluster_without_kip_848_is_an_error_and_not_a_long_wait(broker: FakeBroker, offsets: GroupOffsets) -> None:
     with pytest.raises(BrokerError, match=r"kafka\.group\.protocol=consumer needs Apache Kafka 4\.0.*use classic"):
         offsets.check_consumer_protocol()
-
-
-def test_a_cluster_with_kip_848_is_none(broker: FakeBroker, offsets: GroupOffsets) -> None:
     broker.offered[CONSUMER_GROUP_HEARTBEAT] = (0, 1)
+    broker.disconnect()
     offsets.check_consumer_protocol()
 
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance"])
 def test_between_two_generations_nobody_knows(broker: FakeBroker, offsets: GroupOffsets, state: str) -> None:
-    del broker.answers[ConsumerGroupDescribe.api.key]
-    broker.offered[ConsumerGroupDescribe.api.key] = (9, 9)
-    broker.answers[DescribeGroups.api.key] = answers.classic_group(DescribedGroup(0, "", state, None, (), "consumer"))
+    del broker.answers[CONSUMER]
+    broker.offered[CONSUMER] = (9, 9)
+    broker.answers[CLASSIC] = answers.classic_group(DescribedGroup(0, "", state, None, (), "consumer"))
     assert offsets.rebalancing()
     with pytest.raises(TryAgainError, match="the group is rebalancing"):
         offsets.members_of_others(client_id="etl", member_id="a-1")
@@ -232,13 +215,16 @@ def requests() -> FakeRequests:
     return FakeRequests()
 
 
-@pytest.fixture
-def told(requests: FakeRequests, monkeypatch: pytest.MonkeyPatch) -> Iterator[GroupOffsets]:
-    """Yield offsets of a group in the fake cluster.  All its logs are [0, 100)."""
+@pytest.fixture(params=[True])
+def told(
+    requests: FakeRequests, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[GroupOffsets]:
+    """Yield offsets of a group in the fake cluster, with ``read_committed``.  All its logs are [0, 100)."""
     monkeypatch.setattr(group_offsets, "connect", lambda *_, **__: requests)
-    made = GroupOffsets(NOWHERE, group_id="etl", read_committed=True)
+    made = GroupOffsets(NOWHERE, group_id="etl", read_committed=request.param)
     yield made
     made.close()
+    assert requests.closed
 
 
 def wanted(*partitions: TopicPartition) -> dict[TopicPartition, set[LeaderEpoch]]:
@@ -261,14 +247,10 @@ def test_info_are_what_the_cluster_says(told: GroupOffsets, requests: FakeReques
     assert (nothing.topic_started, nothing.initial_partition_count) == (True, 3)
 
 
-def test_without_read_committed_the_log_ends_at_the_high_watermark(
-    requests: FakeRequests, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(group_offsets, "connect", lambda *_, **__: requests)
-    offsets = GroupOffsets(NOWHERE, group_id="etl", read_committed=False)
-    facts = offsets.partition_info(wanted(A)).info[A]
-    assert (facts.log_end, facts.high_watermark) == (100, 100)
-    offsets.close()
+@pytest.mark.parametrize("told", [False], indirect=True)
+def test_without_read_committed_the_log_ends_at_the_high_watermark(told: GroupOffsets) -> None:
+    info = told.partition_info(wanted(A)).info[A]
+    assert (info.log_end, info.high_watermark) == (100, 100)
 
 
 def test_one_partition_in_an_open_transaction_does_not_hold_up_the_others(
@@ -319,23 +301,17 @@ def test_a_coordinator_that_does_not_know_all_of_a_topic_is_asked_again(
         told.partition_info(wanted(A))
 
 
-def test_topics_that_do_not_exist_are_told(told: GroupOffsets) -> None:
+def test_what_does_not_exist_or_answer_is_left_out_and_only_missing_topics_are_told(
+    told: GroupOffsets, requests: FakeRequests
+) -> None:
     found = told.partition_info(wanted(A, OTHER))
-    assert set(found.info) == {A}
-    assert found.missing_topics == {"clicks"}
+    assert (set(found.info), found.missing_topics) == ({A}, frozenset({"clicks"}))
     assert found.reason == "the broker that answered does not know clicks"
-
-
-def test_partitions_that_do_not_exist_are_left_out_and_their_topic_is_not_missing(told: GroupOffsets) -> None:
     found = told.partition_info(wanted(A, TopicPartition("orders", 4)))
     assert (set(found.info), found.missing_topics) == ({A}, frozenset())
-
-
-def test_partitions_whose_broker_does_not_answer_are_left_out(told: GroupOffsets, requests: FakeRequests) -> None:
     requests.unlisted = {B}
     found = told.partition_info(wanted(A, B))
-    assert set(found.info) == {A}
-    assert found.reason == "NOT_LEADER_OR_FOLLOWER"
+    assert (set(found.info), found.reason) == ({A}, "NOT_LEADER_OR_FOLLOWER")
 
 
 def test_a_start_looks_at_the_topics_twice_and_who_leads_is_asked_once(
@@ -360,28 +336,24 @@ def topic(topic_id: str | None = "id", **epochs: int) -> dict[str, TopicInfo]:
     return {"orders": TopicInfo(topic_id, leader_epochs)}
 
 
-def test_a_topic_that_is_created_again_between_the_two_looks_is_left_out(
-    told: GroupOffsets, requests: FakeRequests
+@pytest.mark.parametrize(
+    ("second", "kept"),
+    [
+        # Its offsets and its log could belong to two different topics.
+        (topic("another id"), set()),
+        ({}, set()),
+        # The new leader may have truncated records of the former leader.
+        (topic(p1=8), {A}),
+    ],
+    ids=["created again", "deleted", "another leader of one"],
+)
+def test_what_changes_between_the_two_looks_is_left_out(
+    told: GroupOffsets, requests: FakeRequests, second: dict[str, TopicInfo], kept: set[TopicPartition]
 ) -> None:
-    """Its offsets and its log could belong to two different topics."""
-    requests.looks = [topic("id"), topic("another id")]
-    assert told.partition_info(wanted(A, B)).info == {}
+    requests.looks = [topic(), second]
+    assert set(told.partition_info(wanted(A, B)).info) == kept
+    requests.looks = [topic()]
     assert set(told.partition_info(wanted(A, B)).info) == {A, B}
-
-
-def test_a_topic_that_is_deleted_between_the_two_looks_is_left_out(told: GroupOffsets, requests: FakeRequests) -> None:
-    requests.looks = [topic(), {}]
-    assert told.partition_info(wanted(A)).info == {}
-
-
-def test_a_partition_that_changes_its_leader_between_the_two_looks_is_left_out_and_no_other(
-    told: GroupOffsets, requests: FakeRequests
-) -> None:
-    """The new leader may have truncated records of the former leader."""
-    requests.looks = [topic(), topic(p1=8)]
-    found = told.partition_info(wanted(A, B))
-    assert set(found.info) == {A}
-    assert found.info[A].leader_epoch == 7
 
 
 def test_a_topic_without_an_id_is_not_left_out(told: GroupOffsets, requests: FakeRequests) -> None:
@@ -458,11 +430,6 @@ def test_where_the_broker_that_answers_knows_no_epochs_none_are_asked_for(
     assert (info.leader_epoch, info.epoch_ends) == (None, {})
 
 
-def test_closing_closes_the_connections(told: GroupOffsets, requests: FakeRequests) -> None:
-    told.close()
-    assert requests.closed
-
-
 # -- reaching the cluster
 
 
@@ -472,7 +439,7 @@ def metadata(broker: FakeBroker, **counts: int) -> None:
         for name, partitions in counts.items()
     )
     unknown = (TopicMetadata("clicks", 3, None, ()),)
-    broker.answers[Metadata.api.key] = answers.metadata(ClusterMetadata({1: broker.address}, (*topics, *unknown)))
+    broker.answers[METADATA] = answers.metadata(ClusterMetadata({1: broker.address}, (*topics, *unknown)))
 
 
 def test_a_topic_that_is_not_found_is_named(
@@ -499,14 +466,11 @@ def test_topics_that_match_are_found_and_kafkas_own_are_not(
 # -- while records come and go
 
 
-@pytest.mark.parametrize("read_committed", [False, True])
+@pytest.mark.parametrize("told", [False, True], indirect=True)
 def test_no_log_end_lies_behind_the_high_watermark_of_a_topic_that_is_written_to(
-    read_committed: bool, requests: FakeRequests, monkeypatch: pytest.MonkeyPatch
+    told: GroupOffsets, requests: FakeRequests
 ) -> None:
     """Regression: with startingOffsets=latest the query reported lost data at such a start."""
     requests.high = count(100, 20)
-    monkeypatch.setattr(group_offsets, "connect", lambda *_, **__: requests)
-    cluster = GroupOffsets(NOWHERE, group_id="etl", read_committed=read_committed)
-    info = cluster.partition_info(wanted(A)).info[A]
+    info = told.partition_info(wanted(A)).info[A]
     assert info.log_start < info.log_end <= info.high_watermark
-    cluster.close()

@@ -17,28 +17,19 @@ from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError,
 from pyspark_kafka_group.offsets.notes import BookmarkNote
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.testing import MockKafka
-from pyspark_kafka_group.wire.describe_requests import (
-    CONSUMER_GROUP_HEARTBEAT,
-    ConsumerGroupDescribe,
-    DescribedGroup,
-    DescribedMember,
-    DescribeGroups,
-)
+from pyspark_kafka_group.wire.describe_requests import CONSUMER_GROUP_HEARTBEAT, DescribedGroup, DescribedMember
 from pyspark_kafka_group.wire.group_requests import (
     Coordinator,
     FetchedOffset,
     FetchedOffsets,
     FindCoordinator,
     OffsetCommit,
-    OffsetFetch,
 )
 from pyspark_kafka_group.wire.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from pyspark_kafka_group.wire.topic_requests import (
     ClusterMetadata,
     FoundEpoch,
     ListedOffset,
-    ListOffsets,
-    Metadata,
     OffsetForLeaderEpoch,
     PartitionMetadata,
     TopicMetadata,
@@ -46,12 +37,9 @@ from pyspark_kafka_group.wire.topic_requests import (
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 from tests.wire import answers
 from tests.wire.fake_broker import HANG_UP, SILENCE, Answer, FakeBroker
-from tests.wire.fake_group import fake_brokers
+from tests.wire.fake_group import CLASSIC, CONSUMER, FETCH, LIST, METADATA, coordinator, fake_brokers
 
-METADATA, EPOCHS, FIND = Metadata.api.key, OffsetForLeaderEpoch.api.key, FindCoordinator.api.key
-LIST = ListOffsets.api.key
-FETCH, COMMIT = OffsetFetch.api.key, OffsetCommit.api.key
-CLASSIC, CONSUMER = DescribeGroups.api.key, ConsumerGroupDescribe.api.key
+EPOCHS, FIND, COMMIT = OffsetForLeaderEpoch.api.key, FindCoordinator.api.key, OffsetCommit.api.key
 
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
 UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, TIMED_OUT = 3, 5, 7
@@ -102,22 +90,6 @@ def orders(brokers: list[FakeBroker], error: int = 0) -> Answer:
 def fetched(error: int = 0, **partitions: FetchedOffset) -> Answer:
     found = {TPS[int(name[1:])]: offset for name, offset in partitions.items()}
     return answers.offsets(FetchedOffsets(error, found))
-
-
-# -- supported properties
-
-
-@pytest.mark.parametrize(
-    "tuning",
-    [
-        {"socket.keepalive.enable": "true", "socket.timeout.ms": "9000", "socket.send.buffer.bytes": "1"},
-        {"reconnect.backoff.max.ms": "100", "metadata.max.age.ms": "5000", "topic.metadata.refresh.interval.ms": "1"},
-        {"client.rack": "a", "debug": "cgrp", "session.timeout.ms": "6000", "group.protocol": "classic"},
-    ],
-    ids=str,
-)
-def test_how_librdkafka_is_tuned_does_not_matter(tuning: dict[str, str]) -> None:
-    connect({"bootstrap.servers": "a:1", **tuning}, client_id="etl").close()
 
 
 # -- topics
@@ -223,7 +195,7 @@ def test_a_coordinator_that_has_moved_is_looked_for_at_once(
     first.answers[FETCH] = [fetched(p0=FetchedOffset(0, 5, 3, "")), fetched(error)]
     second.answers[FETCH] = fetched(p0=FetchedOffset(0, 6, 3, ""))
     assert requests.committed("etl", TPS[:1], require_stable=True).found[TPS[0]].offset == 5
-    first.answers[FIND] = answers.coordinator(Coordinator(0, "", second.address))
+    first.answers[FIND] = coordinator(second)
     assert requests.committed("etl", TPS[:1], require_stable=True).found[TPS[0]].offset == 6
     assert first.kinds() == ["FindCoordinator", "OffsetFetch", "OffsetFetch", "FindCoordinator"]
 
@@ -245,15 +217,6 @@ def test_a_coordinator_that_is_not_known_yet_passes_by_itself(broker: FakeBroker
         requests.committed("etl", TPS, require_stable=True)
 
 
-def test_a_connection_that_was_closed_meanwhile_is_made_anew(broker: FakeBroker, requests: Cluster) -> None:
-    broker.answers[FETCH] = fetched(p0=FetchedOffset(0, 5, 3, ""))
-    for _ in range(3):
-        assert requests.committed("etl", TPS[:1], require_stable=True).found
-        broker.disconnect()
-        time.sleep(0.05)
-    assert broker.kinds() == ["FindCoordinator", *["OffsetFetch"] * 3]
-
-
 @pytest.mark.parametrize("api", [FIND, FETCH])
 def test_silence_is_waited_for_as_long_as_was_said(broker: FakeBroker, requests: Cluster, api: int) -> None:
     broker.answers[api] = SILENCE
@@ -261,13 +224,6 @@ def test_silence_is_waited_for_as_long_as_was_said(broker: FakeBroker, requests:
     with pytest.raises(TryAgainError, match="group 'etl'"):
         requests.committed("etl", TPS, require_stable=True, timeout_s=0.4)
     assert 0.3 < time.monotonic() - begin < 2
-
-
-def test_nobody_there_passes_by_itself() -> None:
-    requests = connect({"bootstrap.servers": "127.0.0.1:1"}, client_id="etl")
-    assert requests is not None
-    with pytest.raises(TryAgainError, match="refused"):
-        requests.describe_group("etl")
 
 
 def test_brokers_that_are_too_old_are_told_so(broker: FakeBroker, requests: Cluster) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import pytest
 
@@ -13,7 +13,6 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.log_ends import NO_LEADER, NO_LIMIT, UNKNOWN_TOPIC, LogEnds
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, TopicPartition
-from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.fields import Writer
@@ -212,20 +211,6 @@ def test_a_leader_that_moves_is_found_at_once(logs: LogEnds, world: World) -> No
     assert logs.leaders[A] == world.brokers[1].address
 
 
-def test_a_leader_that_moves_is_found_although_the_metadata_are_late(
-    logs: LogEnds, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The former leader repeats its answer."""
-    monkeypatch.setattr(log_ends, "_ELECTION_S", 0.05)
-    logs.ends(ALL)
-    world.brokers[0].answers[ENDS] = listed({A: (NOT_LEADER, -1, -1)})
-    for _ in range(3):
-        assert logs.ends(ALL) == {B: 20, C: 30}
-    world.leaders[A] = 2
-    world.brokers[1].answers[ENDS] = listed({A: (0, 10, 5), B: (0, 20, 5), C: (0, 30, 5)})
-    eventually(logs, {A: 10, B: 20, C: 30})
-
-
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -304,19 +289,6 @@ def test_a_partition_without_a_leader_does_not_hold_up_the_others(logs: LogEnds,
     world.leaders[B] = 2
     world.brokers[1].answers[ENDS] = listed({B: (0, 20, 5), C: (0, 30, 5)})
     assert logs.ends(ALL) == {A: 10, B: 20, C: 30}
-
-
-def test_a_partition_that_was_just_added_is_found_although_the_metadata_omit_it(
-    logs: LogEnds, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The group may assign a partition that the broker which answers Metadata does not know yet."""
-    monkeypatch.setattr(log_ends, "_ELECTION_S", 0.0)
-    del world.leaders[B]
-    assert logs.ends([A, B]) == {A: 10}
-    assert logs.reasons == {B: NO_LEADER}
-    world.leaders[B] = 2
-    world.brokers[1].answers[ENDS] = listed({B: (0, 20, 5)})
-    eventually(logs, {A: 10, B: 20}, [A, B])
 
 
 def test_a_topic_that_no_broker_knows_does_not_hold_up_the_others(logs: LogEnds, world: World) -> None:
@@ -448,20 +420,16 @@ def test_ends_of_leader_epochs_are_asked_of_the_leaders(logs: LogEnds, world: Wo
     assert (logs.epoch_ends({}), logs.epoch_errors) == ({}, {})
 
 
-def refuse_epochs(world: World) -> None:
-    world.brokers[1].answers[EPOCHS] = answers.epochs({B: FoundEpoch(FENCED, -1, -1)})
-
-
-def hang_up(world: World) -> None:
-    world.brokers[1].answers[EPOCHS] = HANG_UP
-
-
-@pytest.mark.parametrize(("spoil", "reason"), [(refuse_epochs, "FENCED_LEADER_EPOCH"), (hang_up, "closed")])
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [(answers.epochs({B: FoundEpoch(FENCED, -1, -1)}), "FENCED_LEADER_EPOCH"), (HANG_UP, "closed")],
+    ids=["refused", "hangs up"],
+)
 def test_an_epoch_end_that_a_leader_does_not_tell_is_left_out_with_its_reason(
-    logs: LogEnds, world: World, spoil: Callable[[World], None], reason: str
+    logs: LogEnds, world: World, answer: object, reason: str
 ) -> None:
     logs.ends(ALL)
-    spoil(world)
+    world.brokers[1].answers[EPOCHS] = answer
     world.brokers[0].answers[EPOCHS] = answers.epochs({A: FoundEpoch(0, -1, -1)})
     elsewhere = TopicPartition("nowhere", 0)
     found = logs.epoch_ends(dict.fromkeys([A, B, elsewhere], LeaderEpoch(3)))
@@ -470,16 +438,3 @@ def test_an_epoch_end_that_a_leader_does_not_tell_is_left_out_with_its_reason(
     assert reason in logs.epoch_errors[B]
     assert logs._leaders.next_at.is_set, "another broker may lead"
     eventually(logs, {A: 10, B: 20, C: 30})
-
-
-# -- with librdkafka's mock cluster
-
-
-def test_the_mock_cluster_can_be_asked() -> None:
-    with MockKafka(brokers=2) as kafka:
-        kafka.create_topic("orders", 20)
-        logs = LogEnds({"bootstrap.servers": kafka.bootstrap_servers}, client_id="etl", read_committed=True)
-        many = [TopicPartition("orders", n) for n in range(20)]
-        assert logs.ends(many) == dict.fromkeys(many, 0)
-        assert len(set(logs.leaders.values())) == 2
-        logs.close()

@@ -113,36 +113,22 @@ def test_refused_commit_says_whether_the_group_still_knows_the_member(
 
 
 @pytest.mark.parametrize("name", ["UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"])
+@pytest.mark.parametrize("others", [{}, {A: "REQUEST_TIMED_OUT"}], ids=["alone", "beside another problem"])
 def test_topics_that_are_missing_are_named_so_that_the_others_can_be_committed(
+    plain: PlainCommitter, requests: FakeRequests, name: str, others: dict[TopicPartition, str]
+) -> None:
+    requests.refused = {**others, C: name}
+    with pytest.raises(CommitRefusedError) as refused:
+        plain.commit(OFFSETS, b"group")
+    assert refused.value.missing_topics == {"clicks"}
+
+
+@pytest.mark.parametrize("name", ["GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"])
+def test_what_no_retry_cures_ends_the_query_also_where_it_concerns_one_partition(
     plain: PlainCommitter, requests: FakeRequests, name: str
 ) -> None:
-    requests.refused = {C: name}
-    with pytest.raises(CommitRefusedError) as refused:
-        plain.commit(OFFSETS, b"group")
-    assert refused.value.missing_topics == {"clicks"}
-
-
-def test_a_topic_that_is_refused_for_another_reason_is_not_missing(
-    plain: PlainCommitter, requests: FakeRequests
-) -> None:
-    requests.refused = {A: "REQUEST_TIMED_OUT", C: "UNKNOWN_TOPIC_OR_PARTITION"}
-    with pytest.raises(CommitRefusedError) as refused:
-        plain.commit(OFFSETS, b"group")
-    assert refused.value.missing_topics == {"clicks"}
-
-
-@pytest.mark.parametrize(
-    ("name", "raised"),
-    [
-        ("GROUP_AUTHORIZATION_FAILED", AuthenticationError),
-        ("TOPIC_AUTHORIZATION_FAILED", AuthenticationError),
-    ],
-)
-def test_what_no_retry_cures_ends_the_query_also_where_it_concerns_one_partition(
-    plain: PlainCommitter, requests: FakeRequests, name: str, raised: type[Exception]
-) -> None:
     requests.refused = {A: "REBALANCE_IN_PROGRESS", C: name}
-    with pytest.raises(raised):
+    with pytest.raises(AuthenticationError):
         plain.commit(OFFSETS, b"group")
 
 

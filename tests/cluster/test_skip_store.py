@@ -82,34 +82,15 @@ def test_markers_are_found_again_and_an_offset_without_one_is_an_error(store: Sk
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "someone else's",
-        "[]",
-        "1",
-        "null",
-        '"v"',
-        "{}",
-        '{"v":2,"m":[[3,9,2]]}',
-        '{"v":1}',
-        '{"v":1,"m":[[9,3,2]]}',
-        '{"v":1,"m":[[-1,3,2]]}',
-        '{"v":1,"m":[[3,9]]}',
-        '{"v":1,"m":[[3,9,2,1]]}',
-        '{"v":1,"m":[["3","9",2]]}',
-        '{"v":1,"m":[3,9,2]}',
-        '{"v":1,"m":7}',
-        '{"v":1,"m":[[3,9,2],[9,3,2]]}',
-        "[" * 4096,
-        '{"v":' * 800,
-    ],
-    ids=lambda text: repr(text)[:40],
+    "text", ["", "someone else's", '{"v":1,"m":7}', '{"v":2,"m":[[3,9,2]]}', '{"v":1,"m":[[3,9,2],[9,3,2]]}']
 )
 def test_metadata_that_is_no_marker_does_not_mean_that_nothing_was_skipped(
     store: SkipStore, cluster: FakeCluster, text: str
 ) -> None:
-    """Regression: a marker of a newer version, or a damaged one, counted as none, and its records were lost."""
+    """Regression: a marker of a newer version, or a damaged one, counted as none, and its records were lost.
+
+    ``tests/offsets/test_notes.py`` has more texts that are no marker.
+    """
     cluster.stored[A] = CommittedOffset(Offset(3), None, text)
     with pytest.raises(OffsetFormatError, match="cannot be read"):
         store.read([A])
