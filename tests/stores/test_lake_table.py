@@ -66,29 +66,33 @@ def test_a_number_that_no_partition_has_is_refused(partition: int) -> None:
         inside({TopicPartition("t", partition): OffsetSpan(0, 1)})
 
 
-def test_a_topic_belongs_to_the_table_by_its_id() -> None:
-    target = MagicMock(topics=MagicMock(return_value=NotedTopics({"orders": "old"}, set())))
+def check_topics(noted: list[NotedTopics], ids: dict[str, str], *topics: str) -> None:
+    """Check the topics of a batch against what the table has noted, at one look after the other."""
     spark = MagicMock()
-    with pytest.raises(OtherTopicError, match=r"topic id old\).*topic id new\).*'kafka-group\.topic\.orders'"):
-        LakeTable("lake.t")._check_topics(spark, target, {"orders": "new"}, {"orders"})
-    LakeTable("lake.t")._check_topics(spark, target, {"orders": "old"}, {"orders"})
+    LakeTable("lake.t")._check_topics(spark, MagicMock(topics=MagicMock(side_effect=noted)), ids, {*topics})
     spark.sql.assert_not_called()
 
 
+def test_a_topic_belongs_to_the_table_by_its_id() -> None:
+    noted = NotedTopics({"orders": "old"}, set())
+    with pytest.raises(OtherTopicError, match=r"topic id old\).*topic id new\).*'kafka-group\.topic\.orders'"):
+        check_topics([noted], {"orders": "new"}, "orders")
+    check_topics([noted], {"orders": "old"}, "orders")
+
+
 def test_two_applications_that_note_a_topic_at_once_cannot_both_go_on() -> None:
-    target = MagicMock(
-        topics=MagicMock(side_effect=[NotedTopics({}, set()), NotedTopics({"orders": "of the other"}, set())])
-    )
     with pytest.raises(OtherTopicError):
-        LakeTable("lake.t")._check_topics(MagicMock(), target, {"orders": "mine"}, {"orders"})
+        check_topics(
+            [NotedTopics({}, set()), NotedTopics({"orders": "of the other"}, set())], {"orders": "me"}, "orders"
+        )
 
 
 def test_a_topic_that_landing_fills_is_refused() -> None:
     """Landing stores offsets, and would land the records of these rows once more."""
-    target = MagicMock(topics=MagicMock(return_value=NotedTopics({}, {"orders"})))
+    landed = NotedTopics({}, {"orders"})
     with pytest.raises(ConfigurationError, match=r"the topic orders of lake\.t is filled by landing"):
-        LakeTable("lake.t")._check_topics(MagicMock(), target, {}, {"orders", "returns"})
-    LakeTable("lake.t")._check_topics(MagicMock(), target, {}, {"returns"})
+        check_topics([landed], {}, "orders", "returns")
+    check_topics([landed], {}, "returns")
 
 
 def test_the_ids_of_topics_are_those_of_the_ranges() -> None:
@@ -188,13 +192,29 @@ def test_a_batch_that_does_not_name_its_records_is_refused() -> None:
         LakeTable("t").write(batch, 0)
 
 
-def test_a_batch_without_ranges_is_checked_for_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def batch() -> MagicMock:
+    return MagicMock(dtypes=[("topic", "string"), ("partition", "int"), ("offset", "bigint")])
+
+
+@pytest.fixture
+def target(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
+    """Replace the table of a batch that reads orders-0, [0, 9).  Each write writes 3 rows."""
+    made = MagicMock(topics=lambda _: NotedTopics({}, set()))
+    made.commits.return_value, made.write.return_value = [], LakeWrite(3, 0)
+    ranges = {TopicPartition("orders", 0): planned(0, 9)}
+    monkeypatch.setattr(lake_table, "running_batch", lambda *_: RunningBatch(ranges))
+    monkeypatch.setattr(lake_table, "_checked", MagicMock())
+    monkeypatch.setattr(LakeTable, "_format", lambda *_: made)
+    return made
+
+
+def test_a_batch_without_ranges_is_checked_for_rows(monkeypatch: pytest.MonkeyPatch, batch: MagicMock) -> None:
     """Regression: the rows that a stateful operator returned in such a batch were lost without an error."""
     functions = MagicMock()
     monkeypatch.setattr(pyspark.sql, "functions", functions)
     monkeypatch.setattr(lake_table, "running_batch", lambda *_: RunningBatch({}, topics=frozenset({"orders"})))
     monkeypatch.setattr(LakeTable, "_format", MagicMock())
-    batch = MagicMock(dtypes=[("topic", "string"), ("partition", "int"), ("offset", "bigint")])
     assert LakeTable("t").write(batch, 0) == LakeWrite(0, 0)
     functions.expr.assert_not_called()
     write = batch.where.return_value.write.format
@@ -204,38 +224,20 @@ def test_a_batch_without_ranges_is_checked_for_rows(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("rows", [0, 3])
 def test_a_batch_that_reads_lost_records_again_is_noted_even_if_it_writes_no_rows(
-    monkeypatch: pytest.MonkeyPatch, rows: int
+    target: MagicMock, batch: MagicMock, rows: int
 ) -> None:
     """Otherwise the next run of the query would find these records lost."""
-    gone = TableCommit({TopicPartition("orders", 0): OffsetSpan(5, 9)}, counts=False)
-    target = MagicMock(
-        topics=lambda _: NotedTopics({}, set()),
-        commits=MagicMock(return_value=[gone]),
-        write=MagicMock(return_value=LakeWrite(rows, 0)),
-    )
-    ranges = {TopicPartition("orders", 0): planned(0, 9)}
-    monkeypatch.setattr(lake_table, "running_batch", lambda *_: RunningBatch(ranges))
-    monkeypatch.setattr(lake_table, "_checked", MagicMock())
-    monkeypatch.setattr(LakeTable, "_format", lambda *_: target)
-    batch = MagicMock(dtypes=[("topic", "string"), ("partition", "int"), ("offset", "bigint")])
+    target.commits.return_value = [TableCommit({TopicPartition("orders", 0): OffsetSpan(5, 9)}, counts=False)]
+    target.write.return_value = LakeWrite(rows, 0)
     assert LakeTable("t").write(batch, 0) == LakeWrite(rows, 0)
     assert target.note.call_count == (0 if rows else 1)
 
 
-def test_a_second_write_of_a_batch_is_compared_with_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = MagicMock(
-        topics=lambda _: NotedTopics({}, set()),
-        commits=MagicMock(return_value=[]),
-        write=MagicMock(return_value=LakeWrite(3, 0)),
-    )
+def test_a_second_write_of_a_batch_is_compared_with_the_table(
+    target: MagicMock, batch: MagicMock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refuse = MagicMock(side_effect=ConfigurationError("written"))
-    monkeypatch.setattr(
-        lake_table, "running_batch", lambda *_: RunningBatch({TopicPartition("orders", 0): planned(0, 9)})
-    )
-    monkeypatch.setattr(lake_table, "_checked", MagicMock())
-    monkeypatch.setattr(LakeTable, "_format", lambda *_: target)
     monkeypatch.setattr(LakeTable, "_refuse_known", refuse)
-    batch = MagicMock(dtypes=[("topic", "string"), ("partition", "int"), ("offset", "bigint")])
     first, second = LakeTable("lake.db.twice"), LakeTable("lake.db.twice")
     first.write(batch, 0)
     second.write(batch, 1)

@@ -28,7 +28,7 @@ from pyspark_kafka_group.stores.errors import (
     TransactionEndedError,
 )
 from pyspark_kafka_group.stores.offset_rows import OffsetRows
-from pyspark_kafka_group.stores.task_writes import TaskWrites, Work, from_offset, partition_runs, raise_rest, write_task
+from pyspark_kafka_group.stores.task_writes import TaskWrites, Work, partition_runs, raise_rest, write_task
 
 ROWS = OffsetRows(consumer="etl", table="kafka_offsets")
 
@@ -66,30 +66,22 @@ def write(database: Database, *batches: pa.RecordBatch, **work: Any) -> list[dic
 def test_rows_are_cut_where_the_partition_changes() -> None:
     found = list(partition_runs(records(("a", 0, 5), ("a", 0, 6), ("a", 1, 6), ("b", 1, 6))))
     assert [(str(tp), run.num_rows) for tp, run in found] == [("a-0", 2), ("a-1", 1), ("b-1", 1)]
-
-
-def test_one_row_is_one_run() -> None:
-    assert [(tp, run.num_rows) for tp, run in partition_runs(records(("a", 3, 5)))] == [(TopicPartition("a", 3), 1)]
-
-
-def test_a_row_that_does_not_say_where_it_comes_from_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="some rows have no topic, partition or offset"):
         list(partition_runs(records(("a", 0, 5), (None, 0, 6))))
 
 
-def test_rows_from_the_stored_offset_on_are_new() -> None:
-    found = from_offset(records(("a", 0, 5), ("a", 0, 6), ("a", 0, 8)), Offset(6))
-    assert found.column("offset").to_pylist() == [6, 8]
-
-
 def test_what_comes_again_is_left_out_and_gaps_are_allowed(database: Database) -> None:
+    def report(*values: object) -> dict[str, object]:
+        names = ("topic", "partition", "stored", "next_offset", "written", "filtered", "refused")
+        return dict(zip(names, values, strict=True))
+
     assert write(database, records(("a", 0, 5), ("a", 0, 9)), records(("a", 0, 12), ("b", 0, 0))) == [
-        {"topic": "a", "partition": 0, "stored": 0, "next_offset": 13, "written": 3, "filtered": 0, "refused": 0},
-        {"topic": "b", "partition": 0, "stored": 0, "next_offset": 1, "written": 1, "filtered": 0, "refused": 0},
+        report("a", 0, 0, 13, 3, 0, 0),
+        report("b", 0, 0, 1, 1, 0, 0),
     ]
     assert write(database, records(("a", 0, 9), ("a", 0, 12), ("a", 0, 20), ("b", 0, 0))) == [
-        {"topic": "a", "partition": 0, "stored": 13, "next_offset": 21, "written": 1, "filtered": 2, "refused": 0},
-        {"topic": "b", "partition": 0, "stored": 1, "next_offset": 1, "written": 0, "filtered": 1, "refused": 0},
+        report("a", 0, 13, 21, 1, 2, 0),
+        report("b", 0, 1, 1, 0, 1, 0),
     ]
     assert seen(database) == [("a", 0, 5), ("a", 0, 9), ("a", 0, 12), ("a", 0, 20), ("b", 0, 0)]
 
