@@ -17,7 +17,6 @@ from pyspark_kafka_group.testing import (
     UnsupportedFaultError,
     kafka_from_environment,
 )
-from pyspark_kafka_group.testing.java import JavaError
 from pyspark_kafka_group.testing.ports import free_ports
 
 FOLDER = Path(testing.__file__).parent
@@ -97,41 +96,28 @@ def test_records_of_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPat
         cluster.read("orders")
 
 
-def test_an_existing_cluster_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_cluster_that_does_not_answer_or_has_no_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     [port] = free_ports(1)
     monkeypatch.setattr("pyspark_kafka_group.testing.kafka._REACH_TIMEOUT_S", 0.3)
     with pytest.raises(KafkaTestingError, match=f"no broker of 127.0.0.1:{port} answered within"):
         ExistingKafka(f"127.0.0.1:{port}").start()
-
-
-def test_an_existing_cluster_without_an_address_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
     with pytest.raises(KafkaTestingError, match="pass one, or set KAFKA_BOOTSTRAP_SERVERS"):
         ExistingKafka()
 
 
-def test_the_environment_chooses_an_existing_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_chooses_an_existing_cluster_or_a_local_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "a:1,b:2")
     chosen = kafka_from_environment()
     assert isinstance(chosen, ExistingKafka)
     assert chosen.bootstrap_servers == "a:1,b:2"
-
-
-def test_without_the_variable_a_local_kafka_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS")
     assert isinstance(kafka_from_environment(), LocalKafka)
 
 
 def test_two_local_brokers_are_refused() -> None:
     with pytest.raises(ValueError, match="brokers=2: choose 1, or 3"):
         LocalKafka(2)
-
-
-def test_a_local_kafka_without_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(JavaError, match="install Java 17 or newer"):
-        LocalKafka().start()
 
 
 def test_the_image_comes_from_argument_variable_or_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,10 +158,7 @@ def test_the_container_gets_its_settings_as_the_official_image_spells_them() -> 
     assert environment["KAFKA_A_B___C__D"] == "x"
     assert environment["KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS"] == "0"
     assert len(environment["CLUSTER_ID"]) == 22
-
-
-def test_the_container_listens_where_the_engine_delivers_and_advertises_loopback() -> None:
-    environment = ContainerKafka("image")._environment()
+    # It listens where the engine delivers, and advertises loopback.
     assert environment["KAFKA_LISTENERS"].startswith("PLAINTEXT://0.0.0.0:")
     assert environment["KAFKA_ADVERTISED_LISTENERS"].startswith("PLAINTEXT://127.0.0.1:")
 

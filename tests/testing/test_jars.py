@@ -1,6 +1,6 @@
 """One process at a time fetches jars, once and completely, and repairs damaged ones.
 
-Small programs imitate Ivy and Maven.  The jars that they write show what the code has requested.
+Imitations of Ivy and Maven write jars that show what the code has requested.  One test runs the real Ivy.
 """
 
 import dataclasses
@@ -10,10 +10,10 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
-import textwrap
+import time
 import zipfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -27,57 +27,16 @@ from tests.missing_tools import skip_without
 TWO = JarSet(name="two-1", label="Two jars 1", modules=("org.a:alpha:1.0", "org.b:beta_2.13:2.5"))
 NAMES = ["alpha-1.0.jar", "beta_2.13-2.5.jar"]
 
-# Writes the jars that ivy.xml requests, like ``java -jar ivy.jar``.  The file "behaviour" changes that.
-FAKE_JAVA = """
-import pathlib, re, sys, time, zipfile
-here = pathlib.Path(__file__).parent
-if "-version" in sys.argv:
-    sys.exit(print('openjdk version "17.0.1"', file=sys.stderr))
-with (here / "runs").open("a") as runs:
-    runs.write("ivy\\n")
-behaviour = (here / "behaviour").read_text()
-ivy_xml = pathlib.Path(sys.argv[sys.argv.index("-ivy") + 1])
-target = pathlib.Path(sys.argv[sys.argv.index("-retrieve") + 1]).parent
-(cache,) = re.findall('defaultCacheDir="(.*?)"', (target / "ivysettings.xml").read_text())
-pathlib.Path(cache).mkdir(exist_ok=True)
-damage = pathlib.Path(cache, "damage")
-if behaviour == "damaged cache" and not (here / "was-damaged").exists():
-    damage.touch()
-    (here / "was-damaged").touch()
-for name, version in re.findall('name="(.*?)" rev="(.*?)"', ivy_xml.read_text()):
-    jar = target / f"{name}-{version}.jar"
-    print(f"[SUCCESSFUL ] {name} (3ms)", flush=True)
-    if damage.exists():
-        jar.write_bytes(b"PK half a jar")
-        continue
-    content = "other" if (behaviour, name) == ("another alpha", "alpha") else name
-    with zipfile.ZipFile(jar, "w") as archive:
-        archive.writestr(zipfile.ZipInfo("content"), content)
-    if behaviour == "fails half-way":
-        sys.exit(1)
-if behaviour == "slow":
-    time.sleep(0.5)
-"""
-FAKE_MAVEN = """
-import pathlib, re, sys, zipfile
-here = pathlib.Path(__file__).parent
-with (here / "runs").open("a") as runs:
-    runs.write("maven\\n")
-(here / "strict").write_text(str("--strict-checksums" in sys.argv))
-(target,) = [a.partition("=")[2] for a in sys.argv if a.startswith("-DoutputDirectory=")]
-pom = pathlib.Path(sys.argv[sys.argv.index("-f") + 1]).read_text()
-for name, version in re.findall("<artifactId>([^<]*)</artifactId><version>([^<]*)</version></dependency>", pom):
-    with zipfile.ZipFile(pathlib.Path(target, f"{name}-{version}.jar"), "w") as archive:
-        archive.writestr(zipfile.ZipInfo("content"), name)
-"""
 
-
-def sha256_of_jar(content: str) -> str:
-    """Return the hash of the jar that the imitations make."""
+def jar_of(content: str) -> bytes:
     jar = io.BytesIO()
     with zipfile.ZipFile(jar, "w") as archive:
         archive.writestr(zipfile.ZipInfo("content"), content)
-    return hashlib.sha256(jar.getvalue()).hexdigest()
+    return jar.getvalue()
+
+
+def sha256_of_jar(content: str) -> str:
+    return hashlib.sha256(jar_of(content)).hexdigest()
 
 
 PINNED = dataclasses.replace(
@@ -86,24 +45,45 @@ PINNED = dataclasses.replace(
 
 
 class Tools:
-    """The imitated tools of a test."""
+    """Imitations of Ivy and Maven, which write the jars that their files request."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.behave("well")
+        self.behaviour = "well"
+        self.runs: list[str] = []
+        self.strict = False
+        self.of_maven = ""  # what Maven's jars contain besides their names
 
-    def install(self, name: str, source: str) -> None:
-        program = self.folder / name
-        program.write_text(f"#!{sys.executable}\n{textwrap.dedent(source)}")
-        program.chmod(0o755)
+    def has_maven(self) -> None:
+        (self.folder / "mvn").touch(0o755)
 
-    def behave(self, behaviour: str) -> None:
-        (self.folder / "behaviour").write_text(behaviour)
-
-    @property
-    def runs(self) -> list[str]:
-        runs = self.folder / "runs"
-        return runs.read_text().split() if runs.exists() else []
+    def run(self, fetch: jars._Fetch, command: list[str], progress: Callable[[], None]) -> bool:
+        """Replace the process of one of the tools, and return whether it succeeded."""
+        if "-ivy" not in command:
+            self.runs.append("maven")
+            self.strict = "--strict-checksums" in command
+            pom = Path(command[command.index("-f") + 1]).read_text()
+            wanted = "<artifactId>([^<]*)</artifactId><version>([^<]*)</version></dependency>"
+            for name, version in re.findall(wanted, pom):
+                (fetch._part / f"{name}-{version}.jar").write_bytes(jar_of(name + self.of_maven))
+            return True
+        self.runs.append("ivy")
+        (cache,) = re.findall('defaultCacheDir="(.*?)"', (fetch._part / "ivysettings.xml").read_text())
+        Path(cache).mkdir(exist_ok=True)
+        damage = Path(cache, "damage")
+        if self.behaviour == "damaged cache" and self.runs == ["ivy"]:
+            damage.touch()
+        for name, version in re.findall('name="(.*?)" rev="(.*?)"', (fetch._part / "ivy.xml").read_text()):
+            content = "other" if (self.behaviour, name) == ("another alpha", "alpha") else name
+            file = fetch._part / f"{name}-{version}.jar"
+            file.write_bytes(b"PK half a jar" if damage.exists() else jar_of(content))
+            fetch._note(f"[SUCCESSFUL ] {name} (3ms)")
+            if self.behaviour == "fails half-way":
+                return False
+        if self.behaviour == "slow":
+            time.sleep(0.5)
+        progress()
+        return True
 
 
 @pytest.fixture
@@ -111,9 +91,13 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
     folder = tmp_path / "tools"
     folder.mkdir()
     tools = Tools(folder)
-    tools.install("java", FAKE_JAVA)
+
+    def run(fetch: jars._Fetch, command: list[str], progress: Callable[[], None]) -> bool:
+        return tools.run(fetch, command, progress)
+
+    monkeypatch.setattr(jars._Fetch, "_run", run)
+    monkeypatch.setattr(jars, "find_java", lambda: "java")
     monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PYSPARK_KAFKA_GROUP_CACHE", str(tmp_path / "cache"))
     return tools
 
@@ -123,18 +107,15 @@ def forget_this_process() -> None:
     jars._hashed.clear()
 
 
-def test_jars_are_fetched_once(tools: Tools) -> None:
-    first = resolve(TWO)
+@pytest.mark.parametrize("wanted", [TWO, PINNED], ids=["any", "with known hashes"])
+def test_jars_are_fetched_once_and_nothing_but_them_and_their_manifest_is_left(wanted: JarSet, tools: Tools) -> None:
+    first = resolve(wanted)
     forget_this_process()
-    assert resolve(TWO) == first
+    assert resolve(wanted) == first
     assert [jar.name for jar in first] == NAMES
     assert zipfile.ZipFile(first[1]).read("content") == b"beta_2.13"
     assert tools.runs == ["ivy"]
-
-
-def test_nothing_but_jars_and_their_manifest_is_left_in_the_folder(tools: Tools) -> None:
-    del tools
-    folder = resolve(TWO)[0].parent
+    folder = first[0].parent
     assert sorted(file.name for file in folder.iterdir()) == [*NAMES, "manifest.json"]
     assert sorted(json.loads((folder / "manifest.json").read_text())) == NAMES
 
@@ -143,15 +124,14 @@ def test_the_first_fetch_is_announced_in_plain_words(tools: Tools) -> None:
     del tools
     said: list[str] = []
     many = JarSet(name="many", label="Many jars", modules=tuple(f"org:jar{i}:1" for i in range(25)))
-    resolve(many, say=said.append)
-    assert said == [
-        "fetching Many jars (25 jars, once per user) ...",
-        "  10 jars fetched",
-        "  20 jars fetched",
-        "fetched Many jars: 25 jars",
-    ]
-    resolve(many, say=said.append)
-    assert len(said) == 4
+    for _ in range(2):
+        resolve(many, say=said.append)
+        assert said == [
+            "fetching Many jars (25 jars, once per user) ...",
+            "  10 jars fetched",
+            "  20 jars fetched",
+            "fetched Many jars: 25 jars",
+        ]
 
 
 @pytest.mark.parametrize("harm", ["shortened", "altered", "removed", "manifest removed", "manifest cut"])
@@ -170,125 +150,92 @@ def test_a_damaged_folder_is_fetched_again(harm: str, tools: Tools) -> None:
         case "manifest cut":
             manifest.write_text(manifest.read_text()[:-5])
     forget_this_process()
-    assert resolve(TWO)[0].read_bytes()[-1:] == content[-1:]
-    assert zipfile.ZipFile(jar).testzip() is None
+    assert resolve(TWO)[0].read_bytes() == content
     assert tools.runs == ["ivy", "ivy"]
 
 
 def test_ivys_cache_is_discarded_when_it_delivers_damaged_jars(tools: Tools) -> None:
-    tools.behave("damaged cache")
+    tools.behaviour = "damaged cache"
     assert zipfile.ZipFile(resolve(TWO)[0]).testzip() is None
     assert tools.runs == ["ivy", "ivy"]
 
 
 def test_a_failed_fetch_leaves_no_set_but_ivys_own_cache(tools: Tools) -> None:
-    tools.behave("fails half-way")
+    tools.behaviour = "fails half-way"
     with pytest.raises(KafkaTestingError, match=r"^could not fetch Two jars 1, neither with Ivy nor with Maven"):
         resolve(TWO)
     assert sorted(file.name for file in (cache_dir() / "jars").iterdir()) == ["two-1.log"]
     assert (cache_dir() / "ivy").is_dir()
     assert "Maven: there is no mvn on the path" in (cache_dir() / "jars" / "two-1.log").read_text()
-    tools.behave("well")
+    tools.behaviour = "well"
     assert [jar.name for jar in resolve(TWO)] == NAMES
 
 
-def test_maven_is_used_where_ivy_fails(tools: Tools) -> None:
-    tools.behave("fails half-way")
-    tools.install("mvn", FAKE_MAVEN)
-    assert [jar.name for jar in resolve(TWO)] == NAMES
-    assert tools.runs == ["ivy", "maven"]
+@pytest.mark.parametrize(("wanted", "strict"), [(TWO, True), (PINNED, False)], ids=["any", "with known hashes"])
+def test_maven_is_used_where_ivy_fails_and_compares_checksums_where_no_hash_is_known(
+    wanted: JarSet, strict: bool, tools: Tools
+) -> None:
+    tools.behaviour = "fails half-way"
+    tools.has_maven()
+    assert [jar.name for jar in resolve(wanted)] == NAMES
+    assert (tools.runs, tools.strict) == (["ivy", "maven"], strict)
 
 
-def test_maven_is_used_where_pyspark_has_no_ivy(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "_ivy_jar", lambda: None)
-    tools.install("mvn", FAKE_MAVEN)
-    assert [jar.name for jar in resolve(TWO)] == NAMES
-    assert tools.runs == ["maven"]
-
-
-def test_without_ivy_and_maven_the_error_says_what_to_install(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ivy_maven_is_used_or_the_error_says_what_to_install(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Regression: it advised to check the network, and only a log named the missing packages."""
     monkeypatch.setattr(jars, "_ivy_jar", lambda: None)
     with pytest.raises(KafkaTestingError, match="neither PySpark, which ships Ivy, nor Maven is installed here"):
         resolve(TWO)
-    assert tools.runs == []
+    tools.has_maven()
+    assert [jar.name for jar in resolve(TWO)] == NAMES
+    assert tools.runs == ["maven"]
 
 
-def test_two_processes_at_once_fetch_once(tools: Tools) -> None:
-    tools.behave("slow")
-    script = (
-        "from pyspark_kafka_group.testing.jars import JarSet, resolve\n"
-        f"print(len(resolve(JarSet(name={TWO.name!r}, label='Two', modules={TWO.modules!r}))))"
-    )
-    processes = [
-        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    answers = [process.communicate(timeout=60) for process in processes]
-    assert [output.strip() for output, _ in answers] == ["2", "2"]
+def test_two_at_once_fetch_once(tools: Tools) -> None:
+    tools.behaviour = "slow"
+    said: list[str] = []
+    with ThreadPoolExecutor(2) as both:
+        found = list(both.map(lambda _: resolve(TWO, say=said.append), range(2)))
+    assert found[0] == found[1]
     assert tools.runs == ["ivy"]
-    assert sum("another process is fetching jars" in said for _, said in answers) == 1
-
-
-def test_jars_with_known_hashes_are_fetched_once(tools: Tools) -> None:
-    assert [jar.name for jar in resolve(PINNED)] == NAMES
-    forget_this_process()
-    assert [jar.name for jar in resolve(PINNED)] == NAMES
-    assert tools.runs == ["ivy"]
+    assert said.count("another process is fetching jars, waiting for Two jars 1") == 1
 
 
 def test_a_jar_that_is_not_what_it_was_is_refused(tools: Tools) -> None:
-    tools.behave("another alpha")
-    with pytest.raises(KafkaTestingError) as problem:
+    tools.behaviour = "another alpha"
+    with pytest.raises(KafkaTestingError, match=r"^could not fetch Two jars 1: refused .* have it repaired") as problem:
         resolve(PINNED)
-    jars_folder = cache_dir() / "jars"
-    assert str(problem.value) == (
-        f"could not fetch Two jars 1: refused alpha-1.0.jar (SHA-256 {sha256_of_jar('other')}, known is "
-        f"{sha256_of_jar('alpha')}; Maven's folder org/a/alpha/1.0). A mirror or proxy on the way to Maven Central "
-        "changes jars or keeps a bad copy: have it repaired, or use another. A bad copy may also be in "
-        f"Maven's local repository: remove its folder there. Details are in {jars_folder / 'two-1.log'}"
-    )
+    known = f"(SHA-256 {sha256_of_jar('other')}, known is {sha256_of_jar('alpha')}; Maven's folder org/a/alpha/1.0)"
+    assert f"alpha-1.0.jar {known}" in str(problem.value)
     assert tools.runs == ["ivy", "ivy"], "the second time without what Ivy had kept"
-    assert sorted(file.name for file in jars_folder.iterdir()) == ["two-1.log"]
-    tools.behave("well")
+    assert sorted(file.name for file in (cache_dir() / "jars").iterdir()) == ["two-1.log"]
+    tools.behaviour = "well"
     assert [jar.name for jar in resolve(PINNED)] == NAMES
 
 
-def test_maven_is_asked_where_ivy_gives_another_jar(tools: Tools) -> None:
-    tools.behave("another alpha")
-    tools.install("mvn", FAKE_MAVEN)
-    assert zipfile.ZipFile(resolve(PINNED)[0]).read("content") == b"alpha"
-    assert tools.runs == ["ivy", "ivy", "maven"]
-
-
-def test_another_jar_from_maven_is_refused(tools: Tools) -> None:
-    tools.behave("fails half-way")
-    tools.install("mvn", FAKE_MAVEN.replace('ZipInfo("content"), name', 'ZipInfo("content"), name + "?"'))
+def test_maven_is_asked_where_ivy_gives_another_jar_and_is_refused_if_it_does_too(tools: Tools) -> None:
+    tools.behaviour, tools.of_maven = "another alpha", "?"
+    tools.has_maven()
     with pytest.raises(
         KafkaTestingError, match=r"refused alpha-1\.0\.jar .*; beta_2\.13-2\.5\.jar .* org/b/beta_2\.13/2\.5"
     ):
         resolve(PINNED)
+    tools.of_maven = ""
+    assert zipfile.ZipFile(resolve(PINNED)[0]).read("content") == b"alpha"
+    assert tools.runs == ["ivy", "ivy", "maven"] * 2
 
 
 def test_a_cached_jar_with_another_hash_is_fetched_again_even_if_the_manifest_knows_it(tools: Tools) -> None:
-    tools.behave("another alpha")
+    tools.behaviour = "another alpha"
     jar = resolve(TWO)[0]
-    tools.behave("well")
+    tools.behaviour = "well"
     forget_this_process()
     said: list[str] = []
     assert resolve(PINNED, say=said.append)[0] == jar
     assert zipfile.ZipFile(jar).read("content") == b"alpha"
     assert said[0] == f"{jar} has changed: Two jars 1 must be fetched again"
-
-
-@pytest.mark.parametrize(("wanted", "strict"), [(TWO, "True"), (PINNED, "False")])
-def test_maven_compares_with_the_repositorys_checksums_where_no_hash_is_known(
-    wanted: JarSet, strict: str, tools: Tools
-) -> None:
-    tools.behave("fails half-way")
-    tools.install("mvn", FAKE_MAVEN)
-    resolve(wanted)
-    assert (tools.folder / "strict").read_text() == strict
 
 
 @pytest.mark.parametrize(("published", "fetched"), [("right", True), ("none", True), ("wrong", False)])
@@ -345,25 +292,23 @@ def test_the_list_for_the_pinned_kafka_names_every_module_once() -> None:
     assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in KAFKA_JARS.values())
 
 
-@pytest.mark.parametrize(("version", "pinned"), [(KAFKA_VERSION, True), ("4.2.0", False)])
-def test_only_the_pinned_kafka_has_known_hashes(version: str, pinned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[JarSet] = []
-    monkeypatch.setattr(jars, "resolve", asked.append)
-    kafka_jars(version)
-    assert bool(asked[0].sha256) is pinned
-    assert asked[0].transitive is not pinned
-    assert f"org.apache.kafka:kafka_2.13:{version}" in asked[0].modules
-
-
 @pytest.mark.parametrize(
-    ("version", "logging"), [("3.9.1", "org.slf4j:slf4j-reload4j"), ("4.0.1", "org.apache.logging.log4j:log4j-core")]
+    ("version", "logging"),
+    [
+        (KAFKA_VERSION, "org.apache.logging.log4j:log4j-core"),
+        ("4.0.1", "org.apache.logging.log4j:log4j-core"),
+        ("3.9.1", "org.slf4j:slf4j-reload4j"),
+    ],
 )
-def test_each_kafka_gets_the_logging_that_it_starts_with(
+def test_each_kafka_gets_its_logging_and_only_the_pinned_one_has_known_hashes(
     version: str, logging: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[JarSet] = []
     monkeypatch.setattr(jars, "resolve", asked.append)
     kafka_jars(version)
+    assert bool(asked[0].sha256) is (version == KAFKA_VERSION)
+    assert asked[0].transitive is (version != KAFKA_VERSION)
+    assert f"org.apache.kafka:kafka_2.13:{version}" in asked[0].modules
     assert logging in {module.rpartition(":")[0] for module in asked[0].modules}
 
 
@@ -374,24 +319,16 @@ def test_each_kafka_gets_the_logging_that_it_starts_with(
 def test_the_version_is_the_one_given_else_the_variables(
     given: str | None, variable: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class StopHereError(Exception):
-        pass
-
-    def record(version: str) -> list[Path]:
-        asked.append(version)
-        raise StopHereError
-
     asked: list[str] = []
-    monkeypatch.setattr(local, "kafka_jars", record)
+
+    def stop(version: str) -> list[Path]:
+        asked.append(version)
+        raise KafkaTestingError("far enough")
+
+    monkeypatch.setattr(local, "kafka_jars", stop)
     monkeypatch.delenv(local.VERSION_VARIABLE, raising=False)
     if variable is not None:
         monkeypatch.setenv(local.VERSION_VARIABLE, variable)
-    with pytest.raises(StopHereError):
+    with pytest.raises(KafkaTestingError, match="far enough"):
         local.LocalKafka(version=given).start()
     assert asked == [expected]
-
-
-def test_pysparks_ivy_is_found() -> None:
-    ivy = jars._ivy_jar()
-    assert ivy is not None
-    assert "org/apache/ivy/Main.class" in zipfile.ZipFile(ivy).namelist()

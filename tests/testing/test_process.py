@@ -40,24 +40,24 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_output_and_errors_go_to_the_log(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    process = GuardedProcess(["/bin/sh", "-c", "echo out; echo err >&2"], log)
+@pytest.mark.parametrize(
+    ("command", "status", "output"),
+    [
+        (["/bin/sh", "-c", "echo out; echo err >&2"], 0, "out\nerr\n"),
+        (["/bin/sh", "-c", "exit 7"], 7, ""),
+        (["/no/such/program"], 127, "cannot run /no/such/program"),
+    ],
+    ids=["ends", "fails", "does not exist"],
+)
+def test_output_and_exit_status_are_passed_on_and_later_signals_ignored(
+    command: list[str], status: int, output: str, tmp_path: Path
+) -> None:
+    process = GuardedProcess(command, tmp_path / "log")
     wait_until(lambda: process.exit_status() is not None)
-    assert log.read_text() == "out\nerr\n"
-
-
-def test_the_exit_status_is_passed_on(tmp_path: Path) -> None:
-    process = GuardedProcess(["/bin/sh", "-c", "exit 7"], tmp_path / "log")
-    wait_until(lambda: process.exit_status() is not None)
-    assert process.exit_status() == 7
-
-
-def test_a_program_that_cannot_be_run_is_reported(tmp_path: Path) -> None:
-    process = GuardedProcess(["/no/such/program"], tmp_path / "log")
-    wait_until(lambda: process.exit_status() is not None)
-    assert process.exit_status() == 127
-    assert "cannot run /no/such/program" in (tmp_path / "log").read_text()
+    process.send(signal.SIGTERM)
+    process.kill()
+    assert process.exit_status() == status
+    assert (tmp_path / "log").read_text().startswith(output)
 
 
 def test_end_is_clean_where_the_process_obeys(tmp_path: Path) -> None:
@@ -74,32 +74,18 @@ def test_end_kills_what_does_not_obey(tmp_path: Path) -> None:
     assert not is_running(pid)
 
 
-def test_a_stopped_process_goes_on_when_told_to(tmp_path: Path) -> None:
+def test_a_stopped_process_goes_on_when_told_to_and_can_be_killed(tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = GuardedProcess(TELL_AND_SLEEP, log)
-    told = psutil.Process(told_pid(log))
+    pid = told_pid(log)
+    told = psutil.Process(pid)
     process.send(signal.SIGSTOP)
     wait_until(lambda: told.status() == psutil.STATUS_STOPPED)
     process.send(signal.SIGCONT)
     wait_until(lambda: told.status() != psutil.STATUS_STOPPED)
-    process.kill()
-
-
-def test_a_stopped_process_can_be_killed(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    process = GuardedProcess(TELL_AND_SLEEP, log)
-    pid = told_pid(log)
     process.send(signal.SIGSTOP)
     process.kill()
     assert not is_running(pid)
-
-
-def test_signals_to_an_ended_process_are_ignored(tmp_path: Path) -> None:
-    process = GuardedProcess(["/bin/true"], tmp_path / "log")
-    wait_until(lambda: process.exit_status() is not None)
-    process.send(signal.SIGTERM)
-    process.kill()
-    assert process.exit_status() == 0
 
 
 OWNER = """
