@@ -50,6 +50,14 @@ def test_java_17_or_newer_passes_without_a_word(tmp_path: Path, version_text: st
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
+def refused(script: str, *said: str, **env: str) -> None:
+    """Check that a script ends with 1 and one line, which says all this."""
+    result = run(script, **env)
+    assert (result.returncode, len(result.stderr.splitlines())) == (1, 1), result.stderr
+    for words in said:
+        assert words in result.stderr
+
+
 @pytest.mark.parametrize(
     ("version_text", "seen"),
     [
@@ -59,18 +67,12 @@ def test_java_17_or_newer_passes_without_a_word(tmp_path: Path, version_text: st
     ],
 )
 def test_too_old_a_java_gets_one_line_with_the_remedy(tmp_path: Path, version_text: str, seen: str) -> None:
-    result = run("check-java.sh", JAVA_HOME=java_home(tmp_path, version_text))
-    assert result.returncode == 1
-    assert len(result.stderr.splitlines()) == 1
-    assert f"is version {seen}." in result.stderr
-    assert "Install a JDK or JRE 17 or newer" in result.stderr
+    remedy = "Install a JDK or JRE 17 or newer"
+    refused("check-java.sh", f"is version {seen}.", remedy, JAVA_HOME=java_home(tmp_path, version_text))
 
 
 def test_missing_java_gets_one_line_with_the_remedy(tmp_path: Path) -> None:
-    result = run("check-java.sh", JAVA_HOME=str(tmp_path))
-    assert result.returncode == 1
-    assert len(result.stderr.splitlines()) == 1
-    assert "Install a JDK or JRE 17 or newer" in result.stderr
+    refused("check-java.sh", "Install a JDK or JRE 17 or newer", JAVA_HOME=str(tmp_path))
 
 
 def test_the_running_python_passes_without_a_word() -> None:
@@ -78,25 +80,10 @@ def test_the_running_python_passes_without_a_word() -> None:
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_no_new_enough_python_gets_one_line_with_the_remedy() -> None:
-    result = run("check-python.sh", PYTHON="")
-    assert result.returncode == 1
-    assert result.stderr.startswith("Python 3.11 or newer is needed, and no python3 on the PATH is that new.")
-    assert len(result.stderr.splitlines()) == 1
-
-
-def test_too_old_a_python_gets_one_line_with_the_remedy(tmp_path: Path) -> None:
+def test_a_python_that_will_not_do_gets_one_line_with_the_remedy(tmp_path: Path) -> None:
+    newer = "Python 3.11 or newer is needed, and "
+    refused("check-python.sh", f"{newer}no python3 on the PATH is that new.", PYTHON="")
     old = program(tmp_path / "python3.9", "exit 1")
-    result = run("check-python.sh", PYTHON=str(old))
-    assert result.returncode == 1
-    assert result.stderr.startswith(f"Python 3.11 or newer is needed, and '{old}' is older")
-    assert len(result.stderr.splitlines()) == 1
-
-
-def test_a_python_without_venv_gets_one_line_with_the_remedy(tmp_path: Path) -> None:
+    refused("check-python.sh", f"{newer}'{old}' is older", PYTHON=str(old))
     bare = program(tmp_path / "python3", f'case "$2" in *ensurepip*) exit 1;; esac\nexec {sys.executable} "$@"')
-    result = run("check-python.sh", PYTHON=str(bare))
-    assert result.returncode == 1
-    assert "cannot make virtual environments" in result.stderr
-    assert "python3-venv" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+    refused("check-python.sh", "cannot make virtual environments", "python3-venv", PYTHON=str(bare))
