@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_kafka_group.tools import event_commands
 from pyspark_kafka_group.tools.event_commands import as_script
-from tests.tools.shell import run
+from tests.tools.shell import refused, run
 
 EVIL = "</script><img src=x onerror=alert(1)>@@rows@@"
 
@@ -119,17 +119,11 @@ def test_a_timeline_of_one_topic_begins_with_a_stretch_of_time(logs: list[str]) 
     assert (shown["partitions"], shown["view"]) == (["orders-1"], [2000, 4000])
 
 
-def test_no_event_is_no_timeline(tmp_path: Path) -> None:
+def test_no_event_is_no_timeline_and_one_that_cannot_be_written_is_2(logs: list[str], tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
-    found = run("timeline", "-o", str(tmp_path / "x.html"), str(tmp_path / "empty.jsonl"))
-    assert found.exit_code == 1
+    assert run("timeline", "-o", str(tmp_path / "x.html"), str(tmp_path / "empty.jsonl")).exit_code == 1
     assert not (tmp_path / "x.html").exists()
-
-
-def test_a_timeline_that_cannot_be_written_is_2(logs: list[str], tmp_path: Path) -> None:
-    found = run("timeline", "-o", str(tmp_path / "missing" / "x.html"), *logs)
-    assert found.exit_code == 2
-    assert "--output" in found.stderr
+    refused(run("timeline", "-o", str(tmp_path / "missing" / "x.html"), *logs), "--output")
 
 
 def test_json_in_a_page_ends_no_script() -> None:

@@ -35,12 +35,9 @@ def test_long_names_lose_their_middle_until_a_line_fits() -> None:
     assert str(10**18) in lines[1]
 
 
-def test_without_a_terminal_nothing_is_cut() -> None:
+def test_without_a_terminal_or_where_it_cannot_fit_nothing_is_cut() -> None:
     name = "orders-" + "x" * 200
     assert name in table(COLUMNS, [row(name, 5, name)])[1]
-
-
-def test_a_table_that_cannot_fit_is_wide_all_the_same() -> None:
     (_, line) = table([TextColumn("N", "lag")] * 10, [{"lag": 10**18}], width=20)
     assert str(10**18) in line
 

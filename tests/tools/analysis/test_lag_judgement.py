@@ -36,11 +36,6 @@ def view(committed: int | None, end: int | None) -> GroupView:
     )
 
 
-def status(commits: Mapping[float, int], log: Mapping[float, int], end: int) -> Status | None:
-    found = judgement(commits, log, end)
-    return found.status if found else None
-
-
 def judgement(commits: Mapping[float, int], log: Mapping[float, int], end: int) -> Judgement | None:
     """Return the verdict on offsets committed, and records appended, at these ages in seconds."""
     logged = [
@@ -74,49 +69,38 @@ def test_no_lag_is_ok_and_the_past_is_not_asked_for() -> None:
     assert judge({TP: 9}, {}, CommitWindows(), never, now_ms=NOW) == {}, "no leader"
 
 
-def test_a_group_that_keeps_up_now_and_then_is_ok() -> None:
-    assert status({6.0: END - 65, 4.0: END - 40, 2.0: END - 25}, STEADY, END) is Status.OK
-
-
-def test_a_group_that_keeps_up_is_ok_and_has_caught_up() -> None:
-    """Regression: at a steady rate it got WARN now and then, and some hours until it has caught up."""
-    for commits in (
-        {6.0: END - 65, 4.0: END - 45, 2.0: END - 25},
-        {11.0: END - 160, 6.0: END - 109, 1.0: END - 57},  # each commit ends where the log ended at the one before
-    ):
-        assert judgement(commits, STEADY, END) == Judgement(Status.OK, 0.0)
-    two_batches_behind = {11.0: END - 260, 6.0: END - 211, 1.0: END - 162}
-    assert status(two_batches_behind, STEADY, END) is Status.WARN
-
-
-def test_a_committed_offset_that_never_moves_is_a_stall() -> None:
-    assert status({6.0: 300, 4.0: 300, 2.0: 300}, STEADY, END) is Status.STALL
-
-
-def test_a_lag_that_never_falls_is_a_warning() -> None:
-    assert status({6.0: 300, 4.0: 305, 2.0: 310}, STEADY, END) is Status.WARN
-
-
-def test_no_commits_any_more_are_a_stop() -> None:
-    assert status({30.0: 300, 28.0: 305, 26.0: 310}, STEADY, END) is Status.STOP
-    assert status({}, STEADY, END) is Status.STOP, "not even within the time that was looked at"
+@pytest.mark.parametrize(
+    ("commits", "found"),
+    [
+        pytest.param({6.0: END - 65, 4.0: END - 40, 2.0: END - 25}, Status.OK, id="keeps up now and then"),
+        # Regression: at a steady rate these got WARN now and then, and some hours until they have caught up.  In the
+        # second row, each commit ends where the log ended at the one before.
+        pytest.param({6.0: END - 65, 4.0: END - 45, 2.0: END - 25}, Judgement(Status.OK, 0.0), id="keeps up"),
+        pytest.param({11.0: END - 160, 6.0: END - 109, 1.0: END - 57}, Judgement(Status.OK, 0.0), id="a batch behind"),
+        pytest.param({11.0: END - 260, 6.0: END - 211, 1.0: END - 162}, Status.WARN, id="two batches behind"),
+        pytest.param({6.0: 300, 4.0: 300, 2.0: 300}, Status.STALL, id="never moves"),
+        pytest.param({6.0: 300, 4.0: 305, 2.0: 310}, Status.WARN, id="lag never falls"),
+        pytest.param({30.0: 300, 28.0: 305, 26.0: 310}, Status.STOP, id="no commits any more"),
+        pytest.param({}, Status.STOP, id="no commits within the time that was looked at"),
+        pytest.param({2.0: 400, 1.9: 300}, Status.REWIND, id="back, however close the commits are"),
+        # The group has just started, and has read nothing yet.
+        pytest.param({3.0: 300, 1.5: 300}, Status.OK, id="few commits are no stall"),
+        pytest.param({50.0: 300}, Status.OK, id="no stop before a minute"),
+        pytest.param({62.0: 300, 61.0: 310}, Status.STOP, id="a stop after a minute"),
+    ],
+)
+def test_a_group_beside_a_steady_log(commits: Mapping[float, int], found: Status | Judgement) -> None:
+    judged = judgement(commits, STEADY, END)
+    assert judged is not None
+    assert (judged if isinstance(found, Judgement) else judged.status) == found
 
 
 def test_records_that_came_a_moment_ago_stop_nobody_who_had_read_everything() -> None:
     """The topic was idle, so the group had no reason to commit for an hour or longer."""
-    assert status({}, {1.0: 5, 0.5: 6}, 7) is Status.OK
-    assert status({2000.0: 4, 1999.0: 5}, {1.0: 5, 0.5: 6}, 7) is Status.OK
-
-
-def test_an_offset_that_went_back_is_a_rewind_however_close_the_commits_are() -> None:
-    assert status({2.0: 400, 1.9: 300}, STEADY, END) is Status.REWIND
-
-
-def test_few_commits_show_no_stall_and_no_stop_before_a_minute() -> None:
-    """The group has just started, and has read nothing yet."""
-    assert status({3.0: 300, 1.5: 300}, STEADY, END) is Status.OK
-    assert status({50.0: 300}, STEADY, END) is Status.OK
-    assert status({62.0: 300, 61.0: 310}, STEADY, END) is Status.STOP
+    for commits in ({}, {2000.0: 4, 1999.0: 5}):
+        judged = judgement(commits, {1.0: 5, 0.5: 6}, 7)
+        assert judged is not None
+        assert judged.status is Status.OK
 
 
 def test_a_group_is_judged_by_its_partitions() -> None:
@@ -162,39 +146,24 @@ def window(*offsets_and_lags: tuple[int, int]) -> list[Point]:
     return [Point(float(second), offset, lag) for second, (offset, lag) in enumerate(offsets_and_lags)]
 
 
-def test_no_lag_is_ok_even_if_nothing_is_committed_any_more() -> None:
-    assert evaluate(window((5, 5), (10, 0)), [10], now=1000.0) is Status.OK
-
-
-def test_silence_longer_than_the_window_is_stop() -> None:
-    assert evaluate(window((5, 5), (6, 5), (7, 5)), [20], now=4.5) is Status.STOP
-    assert evaluate(window((5, 5), (6, 5), (7, 4)), [20], now=3.5) is Status.OK
-
-
-def test_silence_is_no_stop_where_there_was_nothing_to_commit() -> None:
-    assert evaluate(window((5, 5), (6, 5), (7, 4)), [7, 20], now=4.5) is Status.OK
-
-
-def test_an_offset_that_goes_back_and_stays_there_is_rewind() -> None:
-    assert evaluate(window((5, 5), (3, 7), (4, 6)), [20], now=3.0) is Status.REWIND
-    assert evaluate(window((5, 5), (3, 7), (6, 4)), [20], now=3.0) is Status.OK
-
-
-def test_commits_of_the_same_offset_with_lag_are_stall() -> None:
-    assert evaluate(window((5, 5), (5, 6), (5, 7)), [20], now=3.0) is Status.STALL
-
-
-def test_a_lag_that_grows_with_each_commit_is_a_warning() -> None:
-    assert evaluate(window((5, 5), (6, 6), (7, 7)), [20], now=3.0) is Status.WARN
-
-
-def test_a_lag_of_zero_in_the_window_is_ok() -> None:
-    assert evaluate(window((5, 0), (5, 6), (5, 7)), [20], now=3.0) is Status.OK
-
-
-def test_nothing_is_said_of_a_partition_without_commits() -> None:
-    assert evaluate([], [10], now=0.0) is Status.NOTFOUND
-    assert evaluate(window((5, 5)), [], now=0.0) is Status.NOTFOUND
+@pytest.mark.parametrize(
+    ("points", "ends", "now", "found"),
+    [
+        pytest.param(window((5, 5), (10, 0)), [10], 1000.0, Status.OK, id="no lag, though nothing is committed"),
+        pytest.param(window((5, 5), (6, 5), (7, 5)), [20], 4.5, Status.STOP, id="silence longer than the window"),
+        pytest.param(window((5, 5), (6, 5), (7, 4)), [20], 3.5, Status.OK, id="silence within it"),
+        pytest.param(window((5, 5), (6, 5), (7, 4)), [7, 20], 4.5, Status.OK, id="silence, nothing to commit"),
+        pytest.param(window((5, 5), (3, 7), (4, 6)), [20], 3.0, Status.REWIND, id="goes back and stays there"),
+        pytest.param(window((5, 5), (3, 7), (6, 4)), [20], 3.0, Status.OK, id="goes back and forth"),
+        pytest.param(window((5, 5), (5, 6), (5, 7)), [20], 3.0, Status.STALL, id="the same offset with lag"),
+        pytest.param(window((5, 5), (6, 6), (7, 7)), [20], 3.0, Status.WARN, id="lag grows with each commit"),
+        pytest.param(window((5, 0), (5, 6), (5, 7)), [20], 3.0, Status.OK, id="a lag of zero in the window"),
+        pytest.param([], [10], 0.0, Status.NOTFOUND, id="no commits"),
+        pytest.param(window((5, 5)), [], 0.0, Status.NOTFOUND, id="no ends"),
+    ],
+)
+def test_a_window_of_commits(points: list[Point], ends: list[int], now: float, found: Status) -> None:
+    assert evaluate(points, ends, now=now) is found
 
 
 def test_a_group_is_as_bad_as_its_worst_partition() -> None:

@@ -17,11 +17,12 @@ def spans(made: Timeline) -> list[tuple[str, str, float, float, float | None, st
 
 
 def test_a_partition_is_handed_over() -> None:
+    """The lines may come in any order."""
     made = timeline(
         [
+            event(5, "a", "draining", partitions=["t-9"]),
             event(1, "a", "assigned", partitions=["t-10", "t-9"]),
             event(2, "a", "started", positions={"t-10": 0, "t-9": 0}),
-            event(5, "a", "draining", partitions=["t-9"]),
             event(7, "a", "released", partitions=["t-9"]),
             event(8, "b", "assigned", partitions=["t-9"]),
             event(9, "b", "committed", offsets={"t-9": 4}),
@@ -35,14 +36,6 @@ def test_a_partition_is_handed_over() -> None:
     assert (made.start, made.end, made.partitions) == (1, 9, ["t-9", "t-10"])
     assert made.members["a"] == {"assigned": 2, "released": 1}
     assert made.members["b"] == {"assigned": 1, "committed": 1}
-
-
-def test_lines_may_come_in_any_order() -> None:
-    lines = [
-        event(3, "a", "released", partitions=["t-0"]),
-        event(1, "a", "assigned", partitions=["t-0"]),
-    ]
-    assert spans(timeline(lines)) == [("a", "t-0", 1, 3, None, "released")]
 
 
 @pytest.mark.parametrize(("name", "field"), [("expired", "ranges"), ("lost", "partitions")])
