@@ -135,10 +135,6 @@ def test_properties_say_who_logs_in(tmp_path: Path) -> None:
     )
     never = {"sasl.kerberos.min.time.before.relogin": "0", **keytab}
     assert kerberos_login(never) == KerberosLogin("kafka", None, None)
-
-
-@pytest.mark.usefixtures("library")
-def test_a_key_tab_that_is_missing_is_an_error() -> None:
     with pytest.raises(PropertyError, match=r"^sasl\.kerberos\.keytab: /nowhere cannot be read here: No such file"):
         kerberos_login({"sasl.kerberos.keytab": "/nowhere"})
 
