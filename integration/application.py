@@ -20,6 +20,7 @@ file exists, the next batch is slow, once.  Another file beside it ends the nap 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import logging
 import signal
@@ -39,6 +40,7 @@ from pyspark_kafka_group.stores import LakeTable
 
 def main() -> None:
     config = json.loads(Path(sys.argv[1]).read_text())
+    faulthandler.register(signal.SIGUSR1)
     terminated = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: terminated.set())
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell sets it to "ignore" in the background

@@ -38,6 +38,9 @@ PATIENCE_S = 180.0
 _ASK_AGAIN_S = 0.05
 _ASK_AGAIN_AT_THE_LATEST_S = 0.5
 
+# How long a JVM may take to write the stacks of its threads.
+_STACKS_S = 3.0
+
 BATCHES_APART = "1 second"
 """The time between batches of an application, unless a test sets another."""
 
@@ -480,6 +483,12 @@ class Application:
         """The process id of the driver's Python."""
         assert self._process is not None
         return self._process.pid
+
+    def log_stacks(self) -> None:
+        """Write into the log what each thread of the driver and of its JVM is doing."""
+        self.send(signal.SIGUSR1, Part.DRIVER)
+        self.send(signal.SIGQUIT, Part.JVM)
+        time.sleep(_STACKS_S)
 
     def kill(self) -> None:
         """Kill all processes of the application that still run."""

@@ -1,4 +1,4 @@
-"""Removes two costs of Spark's Python workers (4.3.0) that are as high for a small task as for a large one."""
+"""Removes three costs of Spark's Python workers that are as high for a small task as for a large one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import gc
 import itertools
 import os
 import socket
+import sys
 from typing import Any
+from zipimport import zipimporter
 
 _LOOPBACK = ("127.", "::1", "::ffff:127.")
 
@@ -63,6 +65,23 @@ def spare_modules() -> None:
         gc.freeze()
 
 
+_PYSPARK_ZIPS = ("pyspark.zip", "py4j-")
+
+
+def spare_zips() -> None:
+    """Let Python forget which modules it looks for in PySpark's own zip files.  Called while Python unpickles a task.
+
+    PySpark 4.0 and 4.1 call `importlib.invalidate_caches` before each task.  For each package that was imported from a
+    zip, Python then reads the directory of that zip again: for some fifty packages in `pyspark.zip`, this takes longer
+    than a small task.  What is forgotten is found again when a module is imported, without reading the directory.
+
+    Zips of users stay as they are, because they may change while a worker runs.
+    """
+    for path, finder in list(sys.path_importer_cache.items()):
+        if isinstance(finder, zipimporter) and os.path.basename(finder.archive).startswith(_PYSPARK_ZIPS):
+            sys.path_importer_cache.pop(path, None)
+
+
 class SentToWorkers:
     """A base class of the readers and writers that Spark sends to tasks.  Unpickling one prepares the worker."""
 
@@ -70,3 +89,4 @@ class SentToWorkers:
         self.__dict__.update(state)
         acknowledge()
         spare_modules()
+        spare_zips()

@@ -132,11 +132,13 @@ class Supervised:
             if not self.joined and not self.faults and time.time() > self._started + _JOIN_PATIENCE_S:
                 problems.append(f"{self.name} has not joined {_JOIN_PATIENCE_S:g} s after its start")
                 self.faults.append("hung and was killed")
+                self.application.log_stacks()
                 self.application.kill()
         code = self.application.exit_code if self.application.started else -9
         if code is None:
             if self.stopping and time.monotonic() > self._stop_by:
-                problems.append(f"{self.name} did not end within {_STOP_PATIENCE_S:g} s of being asked")
+                problems.append(f"{self.name} did not end within {_STOP_PATIENCE_S:g} s of being asked: its log has the stacks")
+                self.application.log_stacks()
                 self.application.kill()
                 return self._ended(-9), problems
             return None, problems

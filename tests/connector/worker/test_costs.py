@@ -1,18 +1,22 @@
-"""A worker acknowledges data from the JVM at once, and keeps its modules out of garbage collection."""
+"""A worker acknowledges data from the JVM at once, keeps modules out of garbage collection, and spares PySpark's zips."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import socket
 import struct
 import subprocess
 import sys
+import zipfile
+import zipimport
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from pyspark_kafka_group.worker.costs import SentToWorkers, acknowledge
+from pyspark_kafka_group.worker.costs import SentToWorkers, acknowledge, spare_zips
 
 ROUNDS = 12
 
@@ -124,3 +128,35 @@ def test_a_worker_that_spark_keeps_freezes_what_it_has_imported_a_few_times(what
 
 def test_no_other_process_freezes_anything() -> None:
     assert set(frozen_after_each_use({})) == {0}
+
+
+# -- PySpark's zip files
+
+
+def import_from(file: Path, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(file, "w") as archive:
+        for module in ("__init__", "first", "later"):
+            archive.writestr(f"{package}/{module}.py", "")
+    monkeypatch.syspath_prepend(str(file))
+    importlib.import_module(f"{package}.first")
+
+
+def test_only_the_zips_of_users_are_read_again_before_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sparks, users = tmp_path / "pyspark.zip", tmp_path / "shop.zip"
+    import_from(sparks, "of_spark", monkeypatch)
+    import_from(users, "of_user", monkeypatch)
+    read_again = []
+    monkeypatch.setattr(zipimport.zipimporter, "invalidate_caches", lambda self: read_again.append(Path(self.archive)))
+
+    spare_zips()
+    importlib.invalidate_caches()  # as PySpark 4.1 does
+
+    assert set(read_again) == {users}
+
+
+def test_what_was_not_imported_yet_is_still_found_in_the_zip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import_from(tmp_path / "pyspark.zip", "of_spark_later", monkeypatch)
+
+    spare_zips()
+
+    assert importlib.import_module("of_spark_later.later")
