@@ -137,7 +137,9 @@ class Supervised:
         code = self.application.exit_code if self.application.started else -9
         if code is None:
             if self.stopping and time.monotonic() > self._stop_by:
-                problems.append(f"{self.name} did not end within {_STOP_PATIENCE_S:g} s of being asked: its log has the stacks")
+                problems.append(
+                    f"{self.name} did not end within {_STOP_PATIENCE_S:g} s of being asked: its log has the stacks"
+                )
                 self.application.log_stacks()
                 self.application.kill()
                 return self._ended(-9), problems

@@ -65,4 +65,11 @@ FAULTS = [
         "committed=start.committed,",
         "tests/offsets/test_start_position.py",
     ),
+    Fault(
+        "questions of a member put its heartbeats off for ever",
+        "coordinator/member.py",
+        'config |= {"retry.backoff.ms"',
+        'settings.properties | {"retry.backoff.ms"',
+        "tests/coordinator/test_heartbeats.py",
+    ),
 ]

@@ -55,6 +55,8 @@ REQUESTS: tuple[type[Request[Any]], ...] = (
 )
 APIS = {request.api.key: request.api for request in REQUESTS}
 
+_UNSUPPORTED_VERSION = 35
+
 SILENCE = object()
 """Do not answer."""
 
@@ -174,6 +176,8 @@ class FakeBroker:
 
     def _answer(self, key: int, version: int, client_id: str, request: Reader) -> Any:
         if key == messages.API_VERSIONS:
+            if version > 0:
+                return struct.pack(">hi", _UNSUPPORTED_VERSION, 0)  # librdkafka then asks with version 0
             offered = [struct.pack(">hhh", api, *versions) for api, versions in self.offered.items()]
             return struct.pack(">hi", 0, len(offered)) + b"".join(offered)
         flexible = key in APIS and version >= APIS[key].flexible

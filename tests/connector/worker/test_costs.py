@@ -1,4 +1,4 @@
-"""A worker acknowledges data from the JVM at once, keeps modules out of garbage collection, and spares PySpark's zips."""
+"""A worker acknowledges data at once, keeps modules out of garbage collection, and spares PySpark's zips."""
 
 from __future__ import annotations
 
