@@ -159,4 +159,4 @@ def test_what_was_not_imported_yet_is_still_found_in_the_zip(tmp_path: Path, mon
 
     spare_zips()
 
-    assert importlib.import_module("of_spark_later.later")
+    assert importlib.import_module("of_spark_later.later").__name__ == "of_spark_later.later"
