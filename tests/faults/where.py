@@ -104,8 +104,8 @@ FAULTS = [
     Fault(
         "the limits of small integers are those of large ones",
         _EXPRESSIONS,
-        "pa.int64()).cast(exact.type) for limit in _limits(a.type))",
-        "pa.int64()).cast(exact.type) for limit in _limits(pa.int64()))",
+        "pa.int64()).cast(exact.type) for limit in limits(a.type))",
+        "pa.int64()).cast(exact.type) for limit in limits(pa.int64()))",
         _TEST_EXPRESSIONS,
     ),
     Fault(
@@ -180,7 +180,7 @@ FAULTS = [
     ),
     Fault(
         "a FLOAT is compared with an integer as FLOAT",
-        _PARSING,
+        "connector/where/types.py",
         "    if pa.types.is_floating(left) or pa.types.is_floating(right):\n        return pa.float64()\n",
         "    if pa.types.is_floating(left) or pa.types.is_floating(right):\n        return pa.float32()\n",
         _TEST_EXPRESSIONS,
@@ -195,7 +195,7 @@ FAULTS = [
     Fault(
         "NOT LIKE is LIKE",
         _PARSING,
-        'return e.Not(_BOOL, found) if tree.args.get("negate") else found',
+        'return e.Not(BOOL, found) if tree.args.get("negate") else found',
         "return found",
         _TEST_EXPRESSIONS,
     ),
