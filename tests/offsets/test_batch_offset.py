@@ -18,7 +18,8 @@ offsets = st.integers(min_value=0, max_value=2**63 - 1)
 leader_epochs = st.integers(min_value=0, max_value=2**31 - 1).map(LeaderEpoch)
 names = st.text(min_size=1, max_size=5)
 partitions = st.builds(TopicPartition, names, st.integers(min_value=0, max_value=10_000))
-ranges = st.tuples(offsets, offsets).map(lambda pair: OffsetRange(Offset(min(pair)), Offset(max(pair))))
+pairs = st.tuples(offsets, offsets) | offsets.map(lambda at: (at, at))  # without records, too
+ranges = pairs.map(lambda pair: OffsetRange(Offset(min(pair)), Offset(max(pair))))
 entries = st.builds(
     PartitionEntry,
     ranges,
