@@ -44,6 +44,9 @@ _RELEASE_PAUSE_S = 1.0
 # and leaves the group; inside any longer poll it does not.
 _POLL_S = 0.001
 
+# librdkafka's default of retry.backoff.ms.
+_RETRY_MS = 100
+
 
 class Standing(Enum):
     """Whether a member is in its group."""
@@ -131,8 +134,8 @@ class Member:
             # that doubles with each failed one (2.16, ``rd_kafka_cgrp_consumer_expedite_next_heartbeat``).  Until the
             # next question, which puts the heartbeat off again, it must be over, or none would ever be sent.
             longest_ms = max(1, ask_pause_ms // 2)
-            first_ms = int(config.get("retry.backoff.ms", longest_ms))
-            config |= {"retry.backoff.ms": min(first_ms, longest_ms), "retry.backoff.max.ms": longest_ms}
+            first_ms = min(longest_ms, int(config.get("retry.backoff.ms", _RETRY_MS)))
+            config |= {"retry.backoff.ms": str(first_ms), "retry.backoff.max.ms": str(longest_ms)}
         self._ask_pause_s = ask_pause_ms / 1000
         self._ask_at = Deadline.after(0)
         config["topic.metadata.refresh.interval.ms"] = str(round(settings.topics_refresh_s * 1000))

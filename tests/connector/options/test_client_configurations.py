@@ -152,7 +152,12 @@ INSTEAD: dict[tuple[str, str], dict[str, str | None]] = {
     ("RICH", "producer"): {"socket.timeout.ms": "10100"},
     ("RICH", "reader"): {"allow.auto.create.topics": "false"},
     ("RICH", "librdkafka reader"): {"allow.auto.create.topics": "false", "fetch.max.bytes": "1999488"},
-    ("CONSUMER_PROTOCOL", "member"): {"heartbeat.interval.ms": None, "partition.assignment.strategy": None},
+    ("CONSUMER_PROTOCOL", "member"): {
+        "heartbeat.interval.ms": None,
+        "partition.assignment.strategy": None,
+        "retry.backoff.ms": "100",
+        "retry.backoff.max.ms": "125",
+    },
 }
 """The values that come neither from the user nor from `USUAL`.  None: the client does not get the property."""
 
