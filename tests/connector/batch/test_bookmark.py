@@ -179,12 +179,13 @@ def test_whatever_leaves_the_block_commits_nothing(lookup: FakeLookup, kind: typ
     assert lookup.stored == {P0: 2, P1: 0}
 
 
-def test_a_commit_of_somebody_else_is_not_overwritten(lookup: FakeLookup) -> None:
+@pytest.mark.parametrize("theirs", [3, 7], ids=["another offset", "the end of this run"])
+def test_a_commit_of_somebody_else_is_not_overwritten(theirs: int, lookup: FakeLookup) -> None:
     new = made()
-    lookup.stored[P1] = Offset(3)
+    lookup.stored[P1] = Offset(theirs)
     with pytest.raises(BookmarkMovedError, match="t-1: the group 'g' had the committed offset 0"):
         new.commit()
-    assert lookup.stored == {P0: 2, P1: 3}
+    assert lookup.stored == {P0: 2, P1: theirs}
 
 
 def test_two_runs_whose_commits_cross_repeat_and_lose_nothing(

@@ -437,13 +437,19 @@ def test_data_that_cannot_be_decompressed_is_an_error(codec: str, monkeypatch: p
     assert read.offsets == [0, 1, 2, 6, 7, 8], "nobody misses an aborted transaction"
 
 
-def test_a_wrong_checksum_is_an_error_with_the_offset() -> None:
+@pytest.mark.parametrize("first", [0, 3])
+def test_a_wrong_checksum_is_an_error_with_the_end_of_its_batch(first: int) -> None:
+    bad = bytearray(batch_of(several(first, 3)))
+    bad[-1] ^= 1
+    with pytest.raises(UnreadableError, match=f"corrupt record batch at offset {first}") as error:
+        Reading(bytes(bad), start=first)
+    assert (error.value.until, error.value.is_old) == (first + 3, False)
+
+
+def test_a_wrong_checksum_behind_good_batches_and_before_a_contradiction() -> None:
     good, bad = batch_of(several(0, 3)), bytearray(batch_of(several(3, 3)))
     bad[-1] ^= 1
     assert Reading(good + bytes(bad)).offsets == [0, 1, 2]
-    with pytest.raises(UnreadableError, match="corrupt record batch at offset 3") as error:
-        Reading(bytes(bad), start=3)
-    assert (error.value.until, error.value.is_old) == (6, False)
     with pytest.raises(UnreadableError) as error:
         Reading(bytes(bad) + batch_of(several(5, 3)), start=3)
     assert error.value.until is None, "the next batch contradicts it"
