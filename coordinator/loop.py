@@ -12,7 +12,7 @@ from pyspark_kafka_group.offsets.errors import KafkaGroupError
 
 
 class Loop(Protocol):
-    """What the parts of the group thread use of it."""
+    """The methods that the parts of the group thread call."""
 
     @property
     def state(self) -> State:

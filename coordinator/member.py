@@ -130,12 +130,12 @@ class Member:
             config.pop("heartbeat.interval.ms", None)  # librdkafka refuses it
         ask_pause_ms = int(value_of("heartbeat.interval.ms", settings.properties))
         if not self._is_classic:
-            # Deliberate: overrides the user's values.  Each question for changes puts off the next heartbeat by a pause
+            # Deliberate: overrides the user's value.  Each question for changes puts off the next heartbeat by a pause
             # that doubles with each failed one (2.16, ``rd_kafka_cgrp_consumer_expedite_next_heartbeat``).  Until the
             # next question, which puts the heartbeat off again, it must be over, or none would ever be sent.
             longest_ms = max(1, ask_pause_ms // 2)
-            first_ms = min(longest_ms, int(config.get("retry.backoff.ms", _RETRY_MS)))
-            config |= {"retry.backoff.ms": str(first_ms), "retry.backoff.max.ms": str(longest_ms)}
+            config["retry.backoff.max.ms"] = str(longest_ms)
+            config.setdefault("retry.backoff.ms", str(min(_RETRY_MS, longest_ms)))
         self._ask_pause_s = ask_pause_ms / 1000
         self._ask_at = Deadline.after(0)
         config["topic.metadata.refresh.interval.ms"] = str(round(settings.topics_refresh_s * 1000))

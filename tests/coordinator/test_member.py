@@ -103,6 +103,16 @@ def test_after_each_rebalance_a_classic_member_may_join_again_at_once(
     assert consumer.asked == ["assign", *(["metadata of t"] if protocol == "classic" else [])]
 
 
+@pytest.mark.parametrize("first", ["50", "900", "soon"])
+def test_the_longest_pause_before_a_retry_is_shorter_than_that_between_two_questions(
+    first: str, make: Callable[..., tuple[Member, Any]]
+) -> None:
+    """Whatever the user writes as the first pause, librdkafka judges it: there is no error of Python's."""
+    _, consumer = make("consumer", **{"retry.backoff.ms": first, "retry.backoff.max.ms": "900"})
+
+    assert (consumer.config["retry.backoff.ms"], consumer.config["retry.backoff.max.ms"]) == (first, "125")
+
+
 @pytest.mark.parametrize(("protocol", "times"), [("classic", 1), ("consumer", 5)])
 def test_a_member_of_kip_848_asks_more_often_than_the_broker_demands(
     protocol: str, times: int, make: Callable[..., tuple[Member, Any]], monkeypatch: pytest.MonkeyPatch
