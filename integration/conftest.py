@@ -22,6 +22,7 @@ from pyspark_kafka_group.cluster.properties.permissions import VARIABLE
 from pyspark_kafka_group.testing.container import DEFAULT_IMAGE, IMAGE_VARIABLE
 from pyspark_kafka_group.testing.fixtures import kafka, pytest_runtest_makereport, topic
 from tests.missing_tools import skip_without
+from tests.timeouts import pytest_timeout_names_the_calls
 
 __all__ = [
     "application",
@@ -33,6 +34,7 @@ __all__ = [
     "postgres",
     "protocol",
     "pytest_runtest_makereport",
+    "pytest_timeout_names_the_calls",
     "spark",
     "topic",
     "url",

@@ -13,6 +13,9 @@ from hypothesis import HealthCheck, settings
 
 from pyspark_kafka_group.cluster.properties.permissions import VARIABLE
 from tests.left_behind import LeftBehind, usual_signals
+from tests.timeouts import pytest_timeout_names_the_calls
+
+__all__ = ["pytest_timeout_names_the_calls"]
 
 # On a busy machine the time of an example has no meaning.
 settings.register_profile("fast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
