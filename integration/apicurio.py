@@ -99,7 +99,7 @@ class Apicurio:
         environment = {key: value for key, value in os.environ.items() if key != "JDK_JAVA_OPTIONS"}
         self._process = GuardedProcess([*command, "-jar", str(_folder() / "quarkus-run.jar")], self._log, environment)
         deadline = time.monotonic() + _PATIENCE_S
-        while not self._answers():
+        while not self._is_ready():
             if self._process.exit_status() is not None or time.monotonic() > deadline:
                 self._process.kill()
                 raise RuntimeError(f"Apicurio did not start:\n{self._log.read_text()[-3000:]}")
@@ -109,12 +109,15 @@ class Apicurio:
     def __exit__(self, *_: object) -> None:
         self._process.kill()
 
-    def _answers(self) -> bool:
+    def _is_ready(self) -> bool:
+        """Return whether it answers Confluent's clients, and says that all of its parts have started."""
+        ready = f"http://127.0.0.1:{self._management}/health/ready"
         try:
-            with urllib.request.urlopen(f"{self.url}/subjects", timeout=10):
-                return True
-        except OSError:
+            for url in (ready, f"{self.url}/subjects"):
+                urllib.request.urlopen(url, timeout=10).close()
+        except OSError:  # also the status 503
             return False
+        return True
 
 
 def _folder() -> Path:

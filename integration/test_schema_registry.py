@@ -41,7 +41,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def client(url: str) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"url": url, "timeout": 60})  # without it, the client waits for ever
+    return SchemaRegistryClient({"url": url, "timeout": 30})  # without it, the client waits for ever
 
 
 def write(kafka: Kafka, topic: str, serializer: Any, *values: Any) -> None:
