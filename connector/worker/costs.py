@@ -65,20 +65,21 @@ def spare_modules() -> None:
         gc.freeze()
 
 
-_PYSPARK_ZIPS = ("pyspark.zip", "py4j-")
+_SPARKS_ZIPS = ("pyspark.zip", "py4j-", "spark-core_")
 
 
 def spare_zips() -> None:
-    """Let Python forget which modules it looks for in PySpark's own zip files.  Called while Python unpickles a task.
+    """Let Python forget which modules it looks for in Spark's own zip files.  Called while Python unpickles a task.
 
     PySpark 4.0 and 4.1 call `importlib.invalidate_caches` before each task.  For each package that was imported from a
     zip, Python then reads the directory of that zip again: for some fifty packages in `pyspark.zip`, this takes longer
-    than a small task.  What is forgotten is found again when a module is imported, without reading the directory.
+    than a small task.  Spark also puts its own jar on Python's path, which has thousands of files and no module.  What
+    is forgotten is found again when a module is imported, without reading the directory.
 
     Zips of users stay as they are, because they may change while a worker runs.
     """
     for path, finder in list(sys.path_importer_cache.items()):
-        if isinstance(finder, zipimporter) and os.path.basename(finder.archive).startswith(_PYSPARK_ZIPS):
+        if isinstance(finder, zipimporter) and os.path.basename(finder.archive).startswith(_SPARKS_ZIPS):
             sys.path_importer_cache.pop(path, None)
 
 
