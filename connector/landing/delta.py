@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql.types import StructType
 
-    from pyspark_kafka_group.landing.files import Layout, Place
+    from pyspark_kafka_group.landing.files import Place
+    from pyspark_kafka_group.landing.layout import Layout
 
 _log = logging.getLogger("pyspark_kafka_group")
 
@@ -82,8 +83,12 @@ class DeltaLanding(Landing):
         The options with which ``deltalake`` opens the object store.  They also travel to the executors.
     day_column : str, optional
         A column for the day of the record's timestamp, in UTC, that the source does not have.
+    field_columns : mapping of str to str, optional
+        Columns that the source does not have, and the field of the source that each one repeats, such as
+        ``{"region": "value.region"}``.  Delta cannot partition a table by a field of a struct.
     partition_by : sequence of str
-        How a new table is partitioned: by ``topic``, ``partition`` and ``day_column``, or some of them.
+        How a new table is partitioned: by ``topic``, ``partition``, ``day_column``, and columns with texts, whole
+        numbers or booleans, or some of them.
     file_bytes : int
         A file that has reached this size ends, in bytes.  A task writes at least one file for each of its ranges with
         records.
@@ -114,6 +119,7 @@ class DeltaLanding(Landing):
         *,
         storage_options: Mapping[str, str] | None = None,
         day_column: str | None = None,
+        field_columns: Mapping[str, str] | None = None,
         partition_by: Sequence[str] = (),
         file_bytes: int = 256_000_000,
         new_columns: str = "fail",
@@ -133,6 +139,7 @@ class DeltaLanding(Landing):
         self._uri = uri if is_url(uri) else str(Path(uri).absolute())  # executors have another working directory
         self._options = {name: str(value) for name, value in (storage_options or {}).items()}
         self._day_column = day_column
+        self._field_columns = dict(field_columns or {})
         self._partition_by = names(partition_by)
         self._file_bytes = int(file_bytes)
         self._id: str | None = None
@@ -148,14 +155,9 @@ class DeltaLanding(Landing):
 
         from pyspark_kafka_group.columns.schema import to_arrow
 
-        columns = to_arrow(schema)
-        known = {name.lower() for name in schema.names}
-        if self._day_column is not None and ("timestamp" not in known or self._day_column.lower() in known):
-            raise ConfigurationError(
-                f"{self._name}: day_column={self._day_column!r} needs the column timestamp of the source, and a name "
-                f"that no column has. Add timestamp to the option 'columns', or choose another name."
-            )
-        self._columns = self._layout(self._partition_by).with_day(columns)
+        source = to_arrow(schema)
+        self._check_further_columns(source)
+        self._columns = self._layout(self._partition_by).columns(source)
         self._check_partitioning(self._partition_by)
         with errors.reaching(self._name):
             if not DeltaTable.is_deltatable(self._uri, self._options):
@@ -171,22 +173,45 @@ class DeltaLanding(Landing):
         self._partition_by = look.partition_columns
         self._check_partitioning(self._partition_by)
 
+    def _check_further_columns(self, source: pa.Schema) -> None:
+        from pyspark_kafka_group.landing.layout import can_be_shared, field_at
+
+        known = {name.lower() for name in source.names}
+        if self._day_column is not None:
+            if "timestamp" not in known or self._day_column.lower() in known:
+                raise ConfigurationError(
+                    f"{self._name}: day_column={self._day_column!r} needs the column timestamp of the source, and a "
+                    f"name that no column has. Add timestamp to the option 'columns', or choose another name."
+                )
+            known.add(self._day_column.lower())
+        for name, path in self._field_columns.items():
+            if name.lower() in known or not can_be_shared(field_at(source, path)):
+                raise ConfigurationError(
+                    f"{self._name}: field_columns={{{name!r}: {path!r}}} is not possible. Give a name that no column "
+                    f"has, and a field with a text, a whole number or a boolean, such as value.region."
+                )
+            known.add(name.lower())
+
     def _check_partitioning(self, columns: Iterable[str]) -> None:
-        possible = {"topic", "partition", *([self._day_column] if self._day_column else [])}
+        from pyspark_kafka_group.landing.layout import can_be_shared
+
+        assert self._columns is not None
+        possible = {self._day_column, *(f.name for f in self._columns if can_be_shared(f.type))}
         others = [name for name in columns if name not in possible]
         if others:
             raise ConfigurationError(
-                f"{self._name}: the table is partitioned by {', '.join(others)}. Landing can partition by topic, "
-                f"partition and day_column only, because each file has one value. Use another table or LakeTable."
+                f"{self._name}: the table is partitioned by {', '.join(others)}. Landing can partition by day_column, "
+                f"and by columns with a text, a whole number or a boolean; field_columns makes such columns of fields. "
+                f"Use another table or LakeTable."
             )
 
     def _layout(self, partition_columns: Sequence[str]) -> Layout:
-        from pyspark_kafka_group.landing.files import Layout
+        from pyspark_kafka_group.landing.layout import Layout
 
         return Layout(
-            partition_columns=tuple(partition_columns),
             day_column=self._day_column,
-            by_day=self._day_column in partition_columns,
+            field_columns=self._field_columns,
+            one_value=tuple(name for name in partition_columns if name not in ("topic", "partition")),
             file_bytes=self._file_bytes,
         )
 
@@ -344,17 +369,19 @@ class DeltaState(TableState):
         from deltalake import CommitProperties, PostCommitHookProperties, Transaction
         from deltalake.transaction import AddAction, RemoveAction
 
-        from pyspark_kafka_group.landing.delta_files import delta_stats
+        from pyspark_kafka_group.landing.delta_files import delta_stats, partition_values
 
-        now = int(time.time() * 1000)
+        now, by = int(time.time() * 1000), self.partition_columns
         actions: list[AddAction | RemoveAction] = [
-            AddAction(f.path, f.size, dict(f.values), now, True, delta_stats(f, tp)) for tp in files for f in files[tp]
+            AddAction(f.path, f.size, partition_values(f, by), now, True, delta_stats(f, tp, by))
+            for tp in files
+            for f in files[tp]
         ]
         self.table.create_write_transaction(
             actions,
             "append",
             self.table.schema(),
-            list(self.partition_columns),
+            list(by),
             commit_properties=CommitProperties(
                 custom_metadata={"userMetadata": delta_note(note)},
                 max_commit_retries=0 if alone else None,

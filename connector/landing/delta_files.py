@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pfs
 
-from pyspark_kafka_group.landing.files import Layout, NewFile, Place, local_folder, write_ranges
+from pyspark_kafka_group.landing.files import NewFile, Place, local_folder, write_ranges
+from pyspark_kafka_group.landing.layout import Layout
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
 _MILLISECOND = 1000
@@ -69,7 +70,22 @@ def write_task(
     return write_ranges(batches, ranges, place_of(target["uri"], target["options"]), Layout.from_json(target["layout"]))
 
 
-def delta_stats(file: NewFile, tp: TopicPartition) -> str:
+def partition_values(file: NewFile, columns: Collection[str]) -> dict[str, str | None]:
+    """Return the values of a file's partition columns, as Delta's log has them.
+
+    Deliberate: files have these columns, too.  Polars reads them from there
+    (`test_polars_reads_a_table_with_partitions`), and Delta's readers ignore them.
+    """
+    return {name: _text(file.values[name]) for name in columns}
+
+
+def _text(value: Any) -> str | None:
+    if value is None or value == "":  # Delta reads an empty text as null
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def delta_stats(file: NewFile, tp: TopicPartition, partition_columns: Collection[str] = ()) -> str:
     """Return the statistics of the record's columns in a file, for Delta's log.
 
     Deliberate: no others.  A wrong or a rounded bound hides rows.  Kafka's timestamps are whole milliseconds, as
@@ -81,9 +97,9 @@ def delta_stats(file: NewFile, tp: TopicPartition) -> str:
     if times and all(_FIRST_US <= time <= _LAST_US and time % _MILLISECOND == 0 for time in times):
         low["timestamp"], high["timestamp"] = map(_iso, times)
     for bounds in (low, high):
-        for name in file.values:
+        for name in partition_columns:
             bounds.pop(name, None)
-    nulls = {name: count for name, count in file.nulls.items() if name not in file.values}
+    nulls = {name: count for name, count in file.nulls.items() if name not in partition_columns}
     stats = {"numRecords": file.rows, "minValues": low, "maxValues": high, "nullCount": {k: nulls[k] for k in low}}
     return json.dumps(stats, separators=(",", ":"))
 

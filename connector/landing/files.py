@@ -1,6 +1,6 @@
 """Writes the Parquet files of a task.  Runs in executors; trims files also in the driver.
 
-Each file has records of one topic-partition, and of one day if the table is partitioned by day.  It has a new name, so
+Each file has records of one topic-partition, which share what its layout wants.  It has a new name, so
 that no attempt of a task overwrites the file of another one.  A task that fails removes its files.
 """
 
@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 
-from pyspark_kafka_group.landing.errors import refused_nulls, refused_time, write_error
+from pyspark_kafka_group.landing.errors import refused_nulls, write_error
+from pyspark_kafka_group.landing.layout import SNAPPY, Layout
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.stores.lake_history import OffsetSpan
 
@@ -42,44 +42,6 @@ _OPEN_FILES = _most_open_files()
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
-_SNAPPY = "snappy"
-"""The codec of Spark's Parquet files, which Delta's are."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """How the rows of a table are arranged in files.  Sent to executors.
-
-    Attributes
-    ----------
-    partition_columns : tuple of str
-        The columns with one value in each file, which the commit also gets.  Deliberate: files also have them.  Polars
-        reads them from there (`test_polars_reads_a_table_with_partitions`), and Delta's readers ignore them.
-    day_column : str or None
-        The column for the day of the record's timestamp, in UTC.
-    by_day : bool
-        Whether all rows of a file have one day.
-    file_bytes : int
-        A file that has reached this size ends.
-    compression : str
-        The codec of the files, as pyarrow names it.
-    """
-
-    partition_columns: tuple[str, ...] = ()
-    day_column: str | None = None
-    by_day: bool = False
-    file_bytes: int = 256_000_000
-    compression: str = _SNAPPY
-
-    @classmethod
-    def from_json(cls, layout: Mapping[str, Any]) -> Layout:
-        """Return the layout of its fields as JSON."""
-        return cls(**{**layout, "partition_columns": tuple(layout["partition_columns"])})
-
-    def with_day(self, schema: pa.Schema) -> pa.Schema:
-        """Return the columns of the table for the columns of the source."""
-        return schema if self.day_column is None else schema.append(pa.field(self.day_column, pa.date32()))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewFile:
@@ -95,8 +57,8 @@ class NewFile:
         Its number of rows, and of bytes.
     nulls : mapping of str to int
         The number of nulls in each column.
-    values : mapping of str to str or None
-        Its values of the partition columns.
+    values : mapping of str to object
+        What all its rows share: ``topic``, ``partition``, and `Layout.one_value`.
     entry : object
         What the format's commit needs of the file besides; None for Delta.
     times : tuple of int, or None
@@ -109,7 +71,7 @@ class NewFile:
     rows: int
     size: int
     nulls: Mapping[str, int]
-    values: Mapping[str, str | None]
+    values: Mapping[str, Any]
     times: tuple[int, int] | None
     entry: Any = None
 
@@ -234,7 +196,8 @@ class _File:
     place: Place
     path: str
     schema: pa.Schema
-    compression: str = _SNAPPY
+    values: Mapping[str, Any]
+    compression: str = SNAPPY
     writer: pq.ParquetWriter = field(init=False)
     first: int = -1
     last: int = -1
@@ -271,7 +234,7 @@ class _File:
         self._note_times(rows)
         self.writer.write_table(rows.select(self.schema.names).cast(self.schema), row_group_size=rows.num_rows)
 
-    def close(self, values: Mapping[str, str | None]) -> NewFile:
+    def close(self) -> NewFile:
         """End the file."""
         self.writer.close()
         self._stream.close()
@@ -282,7 +245,7 @@ class _File:
             rows=self.rows,
             size=self.place.keep(self.path),
             nulls=self.nulls,
-            values=values,
+            values=self.values,
             times=self.times if self.timed else None,
         )
 
@@ -312,6 +275,10 @@ def _repeated(schema: pa.Schema) -> list[str]:
     return [path for path in paths if path not in ("value", "offset", "timestamp")]
 
 
+_Key = tuple[Any, ...]
+"""What the rows of a file share, in the order of `Layout.one_value`."""
+
+
 class _RangeFiles:
     """The files of one range of a task."""
 
@@ -323,12 +290,12 @@ class _RangeFiles:
         r: OffsetRange,
         columns: pa.Schema | None,
         *,
-        opened: list[tuple[_RangeFiles, str | None]],
+        opened: list[tuple[_RangeFiles, _Key]],
     ) -> None:
         self._place, self._layout, self._columns, self._tp = place, layout, columns, tp
         self._name = f"{folder_of(tp)}/{r.start:020}-{r.until}"
         self._rows: list[pa.RecordBatch] = []
-        self._open: dict[str | None, _File] = {}  # by day
+        self._open: dict[_Key, _File] = {}
         self._opened = opened  # by all ranges of the task, the oldest first
         self.files: list[NewFile] = []
 
@@ -336,27 +303,29 @@ class _RangeFiles:
         self._rows.append(batch)
 
     def write(self) -> None:
-        """Write the rows until now as a row group; for a table with partitions by day, one for each day."""
+        """Write the rows until now, as one row group for each file that they belong to."""
         if not self._rows:
             return
         rows, self._rows = pa.Table.from_batches(self._rows), []
-        for day, part in _parts(rows, self._layout):
-            if day not in self._open:
+        for shared, part in self._layout.parts(rows):
+            key = tuple(shared.values())
+            if key not in self._open:
                 if len(self._opened) >= _OPEN_FILES:
-                    oldest, its_day = self._opened[0]
-                    oldest._close(its_day)
-                schema = self._columns or part.schema
+                    oldest, its_key = self._opened[0]
+                    oldest._close(its_key)
+                values = {"topic": self._tp.topic, "partition": self._tp.partition, **shared}
                 path = f"{self._name}-{uuid.uuid4().hex}.parquet"
-                self._open[day] = _File(self._place, path, schema, self._layout.compression)
-                self._opened.append((self, day))
-            self._open[day].write(part)
-            if self._open[day].size >= self._layout.file_bytes:
-                self._close(day)
+                schema = self._columns or part.schema
+                self._open[key] = _File(self._place, path, schema, values, self._layout.compression)
+                self._opened.append((self, key))
+            self._open[key].write(part)
+            if self._open[key].size >= self._layout.file_bytes:
+                self._close(key)
 
     def close(self) -> None:
         self.write()
-        for day in [*self._open]:
-            self._close(day)
+        for key in [*self._open]:
+            self._close(key)
 
     def abort(self) -> None:
         for file in self._open.values():
@@ -364,43 +333,10 @@ class _RangeFiles:
         for written in self.files:
             self._place.remove(written.path)
 
-    def _close(self, day: str | None) -> None:
-        values: dict[str, str | None] = {"topic": self._tp.topic, "partition": str(self._tp.partition)}
-        if self._layout.day_column is not None:
-            values[self._layout.day_column] = day
-        self.files.append(self._open[day].close({name: values[name] for name in self._layout.partition_columns}))
-        del self._open[day]
-        self._opened.remove((self, day))
-
-
-def _parts(rows: pa.Table, layout: Layout) -> Iterator[tuple[str | None, pa.Table]]:
-    """Yield the rows of each file, with their day as text, and with the column for the day.
-
-    A record has no day if its timestamp is null, or not of the years 1 to 9999: readers in Python cannot read others.
-
-    Raises
-    ------
-    RefusedRecordError
-        If Iceberg's hidden partition had such a day.
-    """
-    if layout.day_column is None and not layout.by_day:
-        yield None, rows
-        return
-    # Deliberate: in UTC, as Spark's own date of a timestamp would depend on the session's time zone.
-    days = rows.column("timestamp").cast(pa.date32())
-    known = pc.and_(pc.greater_equal(days, date.min), pc.less_equal(days, date.max))
-    days = pc.if_else(known, days, pa.scalar(None, pa.date32()))
-    if layout.day_column is not None:
-        rows = rows.append_column(pa.field(layout.day_column, pa.date32()), days)
-    elif days.null_count > rows.column("timestamp").null_count:
-        first = rows.filter(pc.invert(pc.fill_null(known, True))).slice(0, 1)
-        raise refused_time(*(first.column(name)[0].as_py() for name in ("topic", "partition", "offset")))
-    if not layout.by_day:
-        yield None, rows
-        return
-    for day in pc.unique(days).to_pylist():
-        wanted = pc.is_null(days) if day is None else pc.equal(days, day)
-        yield None if day is None else str(day), rows.filter(wanted)
+    def _close(self, key: _Key) -> None:
+        self.files.append(self._open[key].close())
+        del self._open[key]
+        self._opened.remove((self, key))
 
 
 def write_ranges(
@@ -430,7 +366,7 @@ def write_ranges(
     LandingError
         If a file cannot be written.
     """
-    opened: list[tuple[_RangeFiles, str | None]] = []
+    opened: list[tuple[_RangeFiles, _Key]] = []
     found = {tp: _RangeFiles(place, layout, tp, r, columns, opened=opened) for tp, r in ranges.items()}
     kept_bytes = 0
     try:
@@ -481,6 +417,6 @@ def trimmed(place: Place, file: NewFile, parts: Sequence[OffsetSpan]) -> NewFile
                 mask = pc.or_(mask, other)
             rows = rows.filter(mask)
             if rows.num_rows:
-                new = new or _File(place, path, rows.schema, codec)
+                new = new or _File(place, path, rows.schema, file.values, codec)
                 new.write(rows)
-    return None if new is None else new.close(file.values)
+    return None if new is None else new.close()

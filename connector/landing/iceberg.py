@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql.types import StructType
 
-    from pyspark_kafka_group.landing.files import Layout, NewFile, Place
+    from pyspark_kafka_group.landing.files import NewFile, Place
+    from pyspark_kafka_group.landing.layout import Layout
 
 _OFFSETS = "kafka-group.landed"
 """The property with the next offsets, and the snapshot that has written them."""
@@ -96,8 +97,8 @@ class IcebergLanding(Landing):
     catalog_name : str
         The name of the catalog.  Catalogs in a database have the tables of several catalogs, by their names.
     partition_by : sequence of str
-        How a new table is partitioned: by ``topic``, ``partition``, and ``day``, the day of the record's timestamp, or
-        some of them.
+        How a new table is partitioned: by ``topic``, ``partition``, ``day``, which is the day of the record's
+        timestamp, and columns or fields with a text, a whole number or a boolean, such as ``value.region``.
     file_bytes : int
         A file that has reached this size ends, in bytes.  A task writes at least one file for each of its ranges with
         records.
@@ -158,13 +159,16 @@ class IcebergLanding(Landing):
         from pyiceberg.exceptions import TableAlreadyExistsError
 
         from pyspark_kafka_group.columns.schema import to_arrow
+        from pyspark_kafka_group.landing.layout import can_be_shared, field_at
 
         self._columns = to_arrow(schema)
-        wrong = [name for name in self._partition_by if name not in ("topic", "partition", _DAY)]
+        named = {path: field_at(self._columns, path) for path in self._partition_by if path != _DAY}
+        wrong = [path for path, kind in named.items() if not can_be_shared(kind)]
         if wrong or (_DAY in self._partition_by and "timestamp" not in schema.names):
             raise ConfigurationError(
-                f"{self._name}: partition_by={self._partition_by!r} is not possible. Use topic, partition and day; day "
-                f"needs the column timestamp of the source."
+                f"{self._name}: partition_by={self._partition_by!r} is not possible. Use topic, partition, day, and "
+                f"columns or fields with a text, a whole number or a boolean, such as value.region; day needs the "
+                f"column timestamp of the source."
             )
         with errors.reaching(self._name):
             catalog = self._open()
@@ -182,7 +186,7 @@ class IcebergLanding(Landing):
         return self._catalog
 
     def _create(self, catalog: Catalog) -> None:
-        from pyiceberg.transforms import DayTransform
+        from pyiceberg.transforms import DayTransform, IdentityTransform
 
         # Deliberate: manifests are merged now and then (`IcebergState.commit`), and a commit stays fast.
         properties = {"commit.manifest-merge.enabled": "true", _CODEC: "zstd"}
@@ -194,7 +198,7 @@ class IcebergLanding(Landing):
                 if name == _DAY:
                     spec.add_field("timestamp", DayTransform(), "timestamp_day")
                 else:
-                    spec.add_identity(name)
+                    spec.add_field(name, IdentityTransform(), name.replace(".", "_"))
 
     def _target(self) -> dict[str, Any]:
         assert self._newest is not None
@@ -218,11 +222,16 @@ class IcebergLanding(Landing):
     def _layout(self) -> Layout:
         from pyiceberg.transforms import DayTransform
 
-        from pyspark_kafka_group.landing.files import Layout
+        from pyspark_kafka_group.landing.layout import DAY, Layout, field_at
 
         assert self._newest is not None
-        by_day = any(isinstance(field.transform, DayTransform) for field in self._newest.spec().fields)
-        return Layout(by_day=by_day, file_bytes=self._file_bytes, compression=_CODECS[_codec(self._newest)])
+        assert self._columns is not None
+        by: list[str] = []
+        for field in self._newest.spec().fields:
+            path = str(self._newest.schema().find_column_name(field.source_id))
+            if path not in ("topic", "partition") and field_at(self._columns, path) is not None:
+                by.append(DAY if isinstance(field.transform, DayTransform) else path)
+        return Layout(one_value=tuple(by), file_bytes=self._file_bytes, compression=_CODECS[_codec(self._newest)])
 
     def _of_files(self) -> dict[str, str]:
         assert self._newest is not None
@@ -394,6 +403,7 @@ class IcebergState(TableState):
 def unsupported(table: Table) -> list[str]:
     """Return what of a table landing would write wrongly."""
     from pyiceberg.transforms import DayTransform, IdentityTransform
+    from pyiceberg.types import BooleanType, IntegerType, LongType, StringType
 
     found = []
     if table.metadata.format_version != 2:
@@ -403,8 +413,11 @@ def unsupported(table: Table) -> list[str]:
     if _codec(table) not in _CODECS:
         found.append(f"the property {_CODEC}={_codec(table)}")
     for field in table.spec().fields:
-        column = table.schema().find_field(field.source_id).name
-        fine = isinstance(field.transform, IdentityTransform) and column in ("topic", "partition")
+        column = table.schema().find_column_name(field.source_id)
+        kind = table.schema().find_field(field.source_id).field_type
+        fine = isinstance(field.transform, IdentityTransform) and isinstance(
+            kind, StringType | IntegerType | LongType | BooleanType
+        )
         if not fine and not (isinstance(field.transform, DayTransform) and column == "timestamp"):
             found.append(f"the partition field {field.transform}({column})")
     return found

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import date
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.fs as pfs
 
-from pyspark_kafka_group.landing.files import Layout, NewFile, Place, write_ranges
+from pyspark_kafka_group.landing.files import NewFile, Place, write_ranges
+from pyspark_kafka_group.landing.layout import DAY, Layout
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.typedef import Record
 
 
 def place_of(location: str, properties: Mapping[str, str]) -> Place:
@@ -46,7 +49,29 @@ def described(file: NewFile, metadata: TableMetadata, properties: Mapping[str, s
         entry = parquet_file_to_data_file(files, metadata, path)
     except OverflowError:  # a time before the year 1 or after 9999, which Python does not know
         entry = parquet_file_to_data_file(files, _without_bounds_of_times(metadata), path)
+    # Deliberate: pyiceberg reads the partition from bounds.  A table may want none, and long texts have none.
+    entry[_PARTITION] = partition_of(file, metadata)
     return replace(file, entry=entry)
+
+
+_PARTITION = 3
+"""The place of the partition in an entry (pyiceberg 0.12.0)."""
+
+
+def partition_of(file: NewFile, metadata: TableMetadata) -> Record:
+    """Return the partition of a file: what its rows have one value of."""
+    from pyiceberg.transforms import DayTransform
+    from pyiceberg.typedef import Record
+
+    found: list[Any] = []
+    for field in metadata.spec().fields:
+        # The table has the column, but the source may lack it.
+        if isinstance(field.transform, DayTransform):
+            day = file.values.get(DAY)
+            found.append(None if day is None else (day - date(1970, 1, 1)).days)
+        else:
+            found.append(file.values.get(str(metadata.schema().find_column_name(field.source_id))))
+    return Record(*found)
 
 
 def _without_bounds_of_times(metadata: TableMetadata) -> TableMetadata:

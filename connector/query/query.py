@@ -71,8 +71,8 @@ _FAR_APART_S = 30.0
 _LAG_PAUSE_S = 5.0
 
 # A replayed batch waits until the group has decided who owns its partitions.  This takes at most until a killed process
-# has timed out and the slowest hand-over has ended.  This margin comes on top.  A busy broker that was restarted may take
-# a minute to end the transactions that were open.
+# has timed out and the slowest hand-over has ended.  This margin comes on top.  A busy broker that was restarted may
+# take a minute to end the transactions that were open.
 _REPLAY_MARGIN_S = 60.0
 _REPLAY_PAUSE_S = 0.3
 

@@ -16,10 +16,11 @@ from tests.faults.fault import BrokenFaultError, Copy
 from tests.faults.formats import FAULTS as FORMATS
 from tests.faults.guards import FAULTS as GUARDS
 from tests.faults.hand_over import FAULTS as HAND_OVER
+from tests.faults.landing import FAULTS as LANDING
 from tests.faults.where import FAULTS as WHERE
 from tests.faults.writing import FAULTS as WRITING
 
-FAULTS = [*COLUMNS, *FORMATS, *GUARDS, *HAND_OVER, *WHERE, *WRITING]
+FAULTS = [*COLUMNS, *FORMATS, *GUARDS, *HAND_OVER, *LANDING, *WHERE, *WRITING]
 
 
 def main() -> int:

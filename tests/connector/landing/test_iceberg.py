@@ -92,7 +92,7 @@ def test_partitions_by_day_and_topic(at: Iceberg) -> None:
     assert judge(at) == once({ZERO: (0, 31), ONE: (8, 12)})
     found = at.table().scan(row_filter="timestamp >= '1970-01-03T00:00:00+00:00'").to_arrow()
     assert sorted(found["offset"].to_pylist()) == [*range(20, 31)]
-    with pytest.raises(ConfigurationError, match="Use topic, partition and day"):
+    with pytest.raises(ConfigurationError, match="Use topic, partition, day, and"):
         Application(at, {"partition_by": ("bucket",)})
 
 

@@ -1,0 +1,126 @@
+"""How the rows of a table are arranged in files: its further columns, and what each file has one value of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_kafka_group.landing.errors import refused_time
+
+DAY = "day(timestamp)"
+"""The day of the record's timestamp, in UTC, which is not a column of the table."""
+
+SNAPPY = "snappy"
+"""The codec of Spark's Parquet files, which Delta's are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How the rows of a table are arranged in files.  Sent to executors.
+
+    Attributes
+    ----------
+    day_column : str or None
+        A further column, for the day of the record's timestamp, in UTC.
+    field_columns : mapping of str to str
+        Further columns, and the field of the source that each one repeats.
+    one_value : tuple of str
+        What a file has one value of, besides its topic and partition: `DAY`, columns, and fields of structs.
+    file_bytes : int
+        A file that has reached this size ends.
+    compression : str
+        The codec of the files, as pyarrow names it.
+    """
+
+    day_column: str | None = None
+    field_columns: Mapping[str, str] = field(default_factory=dict)
+    one_value: tuple[str, ...] = ()
+    file_bytes: int = 256_000_000
+    compression: str = SNAPPY
+
+    @classmethod
+    def from_json(cls, layout: Mapping[str, Any]) -> Layout:
+        """Return the layout of its fields as JSON."""
+        return cls(**{**layout, "one_value": tuple(layout["one_value"])})
+
+    def columns(self, source: pa.Schema) -> pa.Schema:
+        """Return the columns of the table for the columns of the source."""
+        found = source if self.day_column is None else source.append(pa.field(self.day_column, pa.date32()))
+        for name, path in self.field_columns.items():
+            found = found.append(pa.field(name, field_at(source, path)))
+        return found
+
+    def parts(self, rows: pa.Table) -> Iterator[tuple[dict[str, Any], pa.Table]]:
+        """Yield the rows of each file, with the further columns, and with what the file has one value of.
+
+        A record has no day if its timestamp is null, or not of the years 1 to 9999: readers in Python cannot read
+        others.
+
+        Raises
+        ------
+        RefusedRecordError
+            If a record has no day, and `DAY` needs one.
+        """
+        shared: dict[str, pa.ChunkedArray] = {}
+        if self.day_column is not None or DAY in self.one_value:
+            days = _days(rows, must=DAY in self.one_value)
+            if self.day_column is not None:
+                rows = rows.append_column(pa.field(self.day_column, pa.date32()), days)
+            else:
+                shared[DAY] = days
+        for name, path in self.field_columns.items():
+            rows = rows.append_column(name, _values(rows, path))
+        shared |= {path: _values(rows, path) for path in self.one_value if path != DAY}
+        if not shared:
+            yield {}, rows
+            return
+        keys = pa.table(shared)
+        for values in keys.group_by(keys.column_names, use_threads=False).aggregate([]).to_pylist():
+            same = reduce(pc.and_, (_is(keys.column(name), value) for name, value in values.items()))
+            yield values, rows.filter(same)
+
+
+def field_at(schema: pa.Schema, path: str) -> pa.DataType | None:
+    """Return the type of a column, or of a field of structs such as ``value.region``; None if there is none."""
+    found: Any = schema
+    for name in path.split("."):
+        if not isinstance(found, pa.Schema | pa.StructType) or name not in found.names:
+            return None
+        found = found.field(name).type
+    return found
+
+
+def can_be_shared(kind: pa.DataType | None) -> bool:
+    """Return whether a file can have one value of this type: a text, a whole number, or a boolean."""
+    return kind is not None and (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind) or kind == pa.bool_()
+    )
+
+
+def _values(rows: pa.Table, path: str) -> pa.ChunkedArray:
+    column, *fields = path.split(".")
+    return pc.struct_field(rows.column(column), fields) if fields else rows.column(column)
+
+
+def _is(values: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
+    if value is None:
+        return pc.is_null(values)
+    return pc.fill_null(pc.equal(values, pa.scalar(value, values.type)), False)
+
+
+def _days(rows: pa.Table, *, must: bool) -> pa.ChunkedArray:
+    """Return the days of the timestamps; raise if one must be known and is not."""
+    # Deliberate: in UTC, as Spark's own date of a timestamp would depend on the session's time zone.
+    days = rows.column("timestamp").cast(pa.date32())
+    known = pc.and_(pc.greater_equal(days, date.min), pc.less_equal(days, date.max))
+    days = pc.if_else(known, days, pa.scalar(None, pa.date32()))
+    if must and days.null_count > rows.column("timestamp").null_count:
+        first = rows.filter(pc.invert(pc.fill_null(known, True))).slice(0, 1)
+        raise refused_time(*(first.column(name)[0].as_py() for name in ("topic", "partition", "offset")))
+    return days

@@ -1,0 +1,163 @@
+"""Tables that are partitioned by fields: each file has one value of them, and readers who ask for it find its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from pyspark_kafka_group.columns.schema import to_arrow
+from pyspark_kafka_group.landing.errors import UnsupportedTableError
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from tests.connector.landing import applications
+from tests.connector.landing.applications import ONE, ZERO, Application, Delta, Iceberg, Place
+
+VALUE = (
+    StructType()
+    .add("region", "string")
+    .add("shop", "integer")
+    .add("paid", "boolean")
+    .add("price", "double")
+    .add("at", "timestamp")
+)
+LONG = "r" * 5000
+"""A text that Parquet has no bounds for."""
+
+REGIONS = ("eu", "us", None, LONG, "")
+
+
+@dataclass
+class Orders(Application):
+    """An application whose values have fields."""
+
+    @property
+    def schema(self) -> StructType:
+        rows = super().schema
+        return StructType([rows[name] for name in rows.names]).add("value", VALUE)
+
+    def __post_init__(self) -> None:
+        self.columns = tuple(name for name in self.columns if name != "value")
+        super().__post_init__()
+        self.columns += ("value",)
+
+
+Fields = Callable[[int], dict[str, Any]]
+
+
+@pytest.fixture(params=[Delta, Iceberg])
+def at(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    found: Place = request.param(tmp_path / "lake")
+    return found
+
+
+@pytest.fixture
+def values(monkeypatch: pytest.MonkeyPatch) -> Callable[[Fields], None]:
+    """Return a function that gives each record the value that a function returns for its offset."""
+    real = applications.records
+
+    def use(fields: Fields) -> None:
+        kind = to_arrow(StructType().add("value", VALUE)).field("value")
+
+        def typed(tp: TopicPartition, r: OffsetRange) -> Iterator[pa.RecordBatch]:
+            for batch in real(tp, r):
+                found = pa.array([fields(n) for n in batch.column("offset").to_pylist()], kind.type)
+                yield batch.set_column(batch.schema.get_field_index("value"), kind, found)
+
+        monkeypatch.setattr(applications, "records", typed)
+
+    return use
+
+
+def by(at: Place, *paths: str) -> dict[str, Any]:
+    """Return the parameters of a table that is partitioned by its topic and by these fields."""
+    if isinstance(at, Iceberg):
+        return {"partition_by": ("topic", *paths)}
+    names = {path.replace(".", "_"): path for path in paths}
+    return {"partition_by": ("topic", *names), "field_columns": names}
+
+
+def found(at: Place, path: str, value: Any) -> list[int]:
+    """Return the offsets of the rows with a value, as a reader that leaves out other partitions finds them."""
+    if isinstance(at, Delta):
+        column = pl.col(path.replace(".", "_"))
+        wanted = column.is_null() if value is None else column == value
+        return sorted(pl.scan_delta(str(at.data)).filter(wanted).collect()["offset"])
+    text = f"'{value}'" if isinstance(value, str) else value
+    wanted = f"{path} is null" if value is None else f"{path} = {text}"
+    return sorted(at.table().scan(row_filter=wanted).to_arrow()["offset"].to_pylist())
+
+
+def test_each_file_has_one_value_of_a_field(at: Place, values: Callable[[Fields], None]) -> None:
+    regions = REGIONS if isinstance(at, Iceberg) else REGIONS[:-1]  # for Delta, an empty text is null
+    values(lambda n: {"region": regions[n % len(regions)]})
+    one = Orders(at, by(at, "value.region"))
+    assert one.land({ZERO: (0, 10), ONE: (0, 1)}).files == len(regions) + 1
+    # It has read more, and its files must be written again for the rest.
+    assert Orders(at, by(at, "value.region")).land({ZERO: (3, 20)}, finished=3).records == 10
+    rows = sorted(
+        (row["partition"], row["offset"], row["value"]["region"]) for row in at.rows() if row["value"]["region"]
+    )
+    assert rows == sorted(
+        [(1, 0, "eu"), *((0, n, regions[n % len(regions)]) for n in range(20) if regions[n % len(regions)])]
+    )
+    for number, region in enumerate(regions):
+        offsets = [n for n in range(20) if n % len(regions) == number]
+        assert found(at, "value.region", region) == sorted([0] * (number == 0) + offsets)
+
+
+def test_by_a_number_and_a_boolean(at: Place, values: Callable[[Fields], None]) -> None:
+    values(lambda n: {"shop": n % 2, "paid": None if n % 3 == 2 else n % 3 == 1})
+    Orders(at, by(at, "value.shop", "value.paid")).land({ZERO: (0, 12)})
+    assert found(at, "value.shop", 1) == [1, 3, 5, 7, 9, 11]
+    assert found(at, "value.paid", True) == [1, 4, 7, 10]
+    assert found(at, "value.paid", None) == [2, 5, 8, 11]
+    added = at.table().file_uris() if isinstance(at, Delta) else at.table().inspect.data_files()["file_path"]
+    assert len(added) == 6
+
+
+@pytest.mark.parametrize("path", ["value.price", "value.at", "value", "value.shop.x", "nothing", "value.nothing"])
+def test_other_fields_are_refused(at: Place, path: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"a text, a whole number or a boolean, such as value\.region"):
+        Orders(at, by(at, path))
+
+
+def test_further_columns_of_delta_have_new_names(tmp_path: Path) -> None:
+    at = Delta(tmp_path / "lake")
+    for name, more in (("OFFSET", {}), ("day", {"day_column": "Day"})):
+        with pytest.raises(ConfigurationError, match=f"field_columns={{'{name}': 'value.shop'}} is not possible"):
+            Orders(at, {"field_columns": {name: "value.shop"}, **more})
+
+
+def test_a_table_without_bounds_has_its_partitions(tmp_path: Path) -> None:
+    """Regression: the partition came from bounds, so it was null, and readers that ask for a topic missed its rows."""
+    at = Iceberg(tmp_path / "lake")
+    more = {"partition_by": ("topic", "day")}
+    Application(at, more)
+    with at.table().transaction() as change:
+        change.set_properties({"write.metadata.metrics.default": "none"})
+    Application(at, more).land({ZERO: (0, 20)})
+    assert found(at, "topic", "orders") == [*range(20)]
+    partitions = at.table().inspect.partitions()["partition"].to_pylist()
+    assert sorted(str(one["timestamp_day"]) for one in partitions) == ["1970-01-01", "1970-01-02"]
+
+
+def test_a_table_may_be_partitioned_by_a_column_that_the_source_lacks(tmp_path: Path) -> None:
+    at = Iceberg(tmp_path / "lake")
+    Application(at)
+    with at.table().update_schema() as update:
+        update.union_by_name(pa.schema([pa.field("country", pa.string()), pa.field("weight", pa.float64())]))
+    with at.table().update_spec() as spec:
+        spec.add_identity("country")
+    Application(at).land({ZERO: (0, 5)})
+    assert found(at, "country", None) == [*range(5)]
+    with at.table().update_spec() as spec:
+        spec.add_identity("weight")
+    with pytest.raises(UnsupportedTableError, match=r"the partition field identity\(weight\)"):
+        Application(at)
