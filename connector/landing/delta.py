@@ -170,7 +170,7 @@ class DeltaLanding(Landing):
                 )
             look = self._look()
             self._fit(look)
-        self._partition_by = look.partition_columns
+        self._partition_by = look.partitioning
         self._check_partitioning(self._partition_by)
 
     def _check_further_columns(self, source: pa.Schema) -> None:
@@ -298,7 +298,7 @@ class DeltaState(TableState):
         self.lost = lost
         self.version = table.version()
         metadata = table.metadata()
-        self.partition_columns = tuple(metadata.partition_columns)
+        self.partitioning = tuple(metadata.partition_columns)
         self.columns = {found.name: found.nullable for found in table.schema().fields}
         self.topic_ids = _noted(metadata.configuration, TOPIC_PROPERTY)
         self.landed = {t: int(n) for t, n in _noted(metadata.configuration, LANDING_PROPERTY).items()}
@@ -371,7 +371,7 @@ class DeltaState(TableState):
 
         from pyspark_kafka_group.landing.delta_files import delta_stats, partition_values
 
-        now, by = int(time.time() * 1000), self.partition_columns
+        now, by = int(time.time() * 1000), self.partitioning
         actions: list[AddAction | RemoveAction] = [
             AddAction(f.path, f.size, partition_values(f, by), now, True, delta_stats(f, tp, by))
             for tp in files

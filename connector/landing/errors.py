@@ -25,7 +25,7 @@ class RemovedFilesError(LandingError):
 
 
 class TableChangedError(KafkaGroupError):
-    """The table was created again, or has other columns, since the query started."""
+    """The table was created again, or has other columns or partitions, since the query started."""
 
 
 class UnsupportedTableError(ConfigurationError):
@@ -83,6 +83,14 @@ def created_again(table: str, known: str, found: str) -> TableChangedError:
     return TableChangedError(
         f"{table} was created again since the query started: its id was {known}, and is {found}. Nothing of this batch "
         f"was committed. To fill the new table, start the query with a new group and a new checkpoint."
+    )
+
+
+def partitioned_anew(table: str) -> TableChangedError:
+    """Return the error for a table that is partitioned by something else than at the start."""
+    return TableChangedError(
+        f"The partitions of {table} were changed since the query started, so its files do not fit. Nothing of this "
+        f"batch was committed. Start the query again: it lands the batch by the new partitions."
     )
 
 

@@ -305,6 +305,7 @@ class IcebergState(TableState):
         metadata = table.metadata
         self.version = getattr(metadata, "last_sequence_number", 0)  # format version 1 has none, and is refused
         self.columns = {field.name: not field.required for field in table.schema().fields}
+        self.partitioning = tuple(f"{field.transform}({field.source_id})" for field in table.spec().fields)
         self.topic_ids = _noted(metadata.properties, TOPIC_PROPERTY)
         self.landed = {topic: int(n) for topic, n in _noted(metadata.properties, LANDING_PROPERTY).items()}
         self._new: dict[str, str] = {}  # properties for the next commit

@@ -112,6 +112,7 @@ class Landing(ABC):
         self._patience_s = float(patience_s)
         self._checkpoint = checkpoint
         self._columns: pa.Schema | None = None  # of the files; None if no stream was started
+        self._partitioning: tuple[str, ...] = ()  # of the table at the start of the stream
         self._adds_columns = new_columns == _ADD
         self._swept: set[TopicPartition] = set()  # whose folders were searched for orphans
         self.total = Landed()
@@ -308,6 +309,7 @@ class Landing(ABC):
                 if not left:
                     raise
             look = self._look()
+        self._partitioning = look.partitioning
         self._check_columns(look)
 
     def _check_columns(self, look: TableState) -> None:
@@ -315,6 +317,8 @@ class Landing(ABC):
 
         if self._columns is None:
             return
+        if look.partitioning != self._partitioning:
+            raise errors.partitioned_anew(self._name)
         found = misfits(self._columns, look.schema())
         if problems := [*(f"no column {name}" for name in found.absent), *found.others]:
             raise errors.other_columns(self._name, problems)

@@ -23,6 +23,8 @@ class TableState(ABC):
 
     columns: Mapping[str, bool]
     """The table's columns, and whether they take null."""
+    partitioning: tuple[str, ...]
+    """What the table is partitioned by, so that a change is noticed."""
     topic_ids: Mapping[str, str]
     """The ids of the topics whose records the table has, as far as they were noted."""
     landed: Mapping[str, int]

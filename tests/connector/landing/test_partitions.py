@@ -10,10 +10,11 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql.types import StructType
 
 from pyspark_kafka_group.columns.schema import to_arrow
-from pyspark_kafka_group.landing.errors import UnsupportedTableError
+from pyspark_kafka_group.landing.errors import TableChangedError, UnsupportedTableError
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from tests.connector.landing import applications
@@ -161,3 +162,20 @@ def test_a_table_may_be_partitioned_by_a_column_that_the_source_lacks(tmp_path: 
         spec.add_identity("weight")
     with pytest.raises(UnsupportedTableError, match=r"the partition field identity\(weight\)"):
         Application(at)
+
+
+def test_partitions_that_change_during_a_run_end_it(at: Place) -> None:
+    """Regression: the error was about the network, and if the table had fewer partitions now, there was none."""
+    one = Application(at)
+    one.land({ZERO: (0, 5)})
+    late = one.ready({ZERO: (5, 10)})
+    if isinstance(at, Iceberg):
+        with at.table().update_spec() as spec:
+            spec.add_identity("topic")
+    else:
+        rows = at.table().to_pyarrow_table()
+        write_deltalake(at.data, rows, mode="overwrite", schema_mode="overwrite", partition_by=["topic"])
+    with pytest.raises(TableChangedError, match="Start the query again: it lands the batch by the new partitions"):
+        one.commit(late)
+    Application(at).land({ZERO: (5, 10)})
+    assert sorted(row["offset"] for row in at.rows()) == [*range(10)]
