@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
 from types import FrameType
 
@@ -63,8 +64,12 @@ def prepare_source_process(interrupt: Callable[[], bool], stop: Callable[[], Non
             signal.signal(number, leave)
 
 
+@cache
 def require_confluent_kafka() -> None:
-    """Raise :class:`MissingDependencyError` if this Python has no Kafka client."""
+    """Raise :class:`MissingDependencyError` if this Python has no Kafka client.
+
+    Looks once per process.  A task need not import that client, and each look would go through all files of the path.
+    """
     if find_spec("confluent_kafka") is None:
         raise MissingDependencyError("confluent-kafka", sys.executable)
 
