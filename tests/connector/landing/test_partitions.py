@@ -23,6 +23,7 @@ from tests.connector.landing.applications import ONE, ZERO, Application, Delta, 
 VALUE = (
     StructType()
     .add("region", "string")
+    .add("topic", "string")
     .add("shop", "integer")
     .add("paid", "boolean")
     .add("price", "double")
@@ -121,6 +122,14 @@ def test_by_a_number_and_a_boolean(at: Place, values: Callable[[Fields], None]) 
     assert found(at, "value.paid", None) == [2, 5, 8, 11]
     added = at.table().file_uris() if isinstance(at, Delta) else at.table().inspect.data_files()["file_path"]
     assert len(added) == 6
+
+
+def test_a_field_may_have_the_name_of_a_column(at: Place, values: Callable[[Fields], None]) -> None:
+    """Regression: landing took Iceberg's partition `value.topic` for the topic of the records."""
+    values(lambda n: {"topic": REGIONS[n % 2]})
+    Orders(at, by(at, "value.topic")).land({ZERO: (0, 6)})
+    assert found(at, "value.topic", "eu") == [0, 2, 4]
+    assert found(at, "topic", "orders") == [*range(6)]
 
 
 @pytest.mark.parametrize("path", ["value.price", "value.at", "value", "value.shop.x", "nothing", "value.nothing"])
