@@ -55,7 +55,7 @@ def test_each_module_can_be_imported_and_loads_nothing_heavy() -> None:
         name
         for name in names
         if (name.startswith("pyspark_kafka_group.where.") and not name.endswith(".patterns"))
-        or (name.startswith("pyspark_kafka_group.landing.") and name.endswith(("files", "fitting")))
+        or (name.startswith("pyspark_kafka_group.landing.") and name.endswith(("files", "fitting", "layout")))
     ]
     light = [name for name in names if name not in arrow]
     assert probed(light, HEAVY) == ""
