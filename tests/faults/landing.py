@@ -8,7 +8,7 @@ _MISSING, _LANDING = "connector/landing/missing.py", "connector/landing/landing.
 _FILES, _LAYOUT = "connector/landing/files.py", "connector/landing/layout.py"
 _DELTA, _ICEBERG = "connector/landing/delta_files.py", "connector/landing/iceberg_files.py"
 _TEST = "tests/connector/landing/test_landing.py"
-_TEST_ALL = "tests/connector/landing"
+_TEST_ALL, _TEST_MISSING = "tests/connector/landing", "tests/connector/landing/test_missing.py"
 _TEST_PARTITIONS = "tests/connector/landing/test_partitions.py"
 
 FAULTS = [
@@ -17,28 +17,28 @@ FAULTS = [
         _MISSING,
         "OffsetSpan(next_offset, max(next_offset, span.until))",
         "OffsetSpan(next_offset - 1, max(next_offset, span.until))",
-        _TEST,
+        _TEST_MISSING,
     ),
     Fault(
         "a table that is one record behind its group is not noticed",
         _MISSING,
         "stored < r.finished",
         "stored + 1 < r.finished",
-        _TEST_ALL,
+        _TEST_MISSING,
     ),
     Fault(
         "a task's result that is there twice is committed",
         _MISSING,
         "    return at != span.until",
         "    return at < span.until",
-        _TEST_ALL,
+        _TEST_MISSING,
     ),
     Fault(
         "the last record of a file is not looked at",
         _MISSING,
         "part.start <= first and last < part.until",
         "part.start <= first and last <= part.until",
-        _TEST_ALL,
+        _TEST_MISSING,
     ),
     Fault(
         "the files of records that the table had are left",
