@@ -65,7 +65,7 @@ FAULTS = [
         "a null is landed in a column that takes none",
         _LANDING,
         "if count and not look.columns.get(name)",
-        "if count and not look.columns.get(name, True)",
+        "if count and look.columns.get(name) is None",
         _TEST_ALL,
     ),
     Fault(
@@ -76,10 +76,10 @@ FAULTS = [
         _TEST_ALL,
     ),
     Fault(
-        "a file ends at twice its size",
+        "a file never ends before its task",
         _FILES,
         "if self._open[key].size >= self._layout.file_bytes:",
-        "if self._open[key].size > 2 * self._layout.file_bytes:",
+        "if self._open[key].size < 0:",
         _TEST,
     ),
     Fault(

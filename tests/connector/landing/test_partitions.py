@@ -122,6 +122,9 @@ def test_by_a_number_and_a_boolean(at: Place, values: Callable[[Fields], None]) 
     assert found(at, "value.paid", None) == [2, 5, 8, 11]
     added = at.table().file_uris() if isinstance(at, Delta) else at.table().inspect.data_files()["file_path"]
     assert len(added) == 6
+    if isinstance(at, Delta):  # as Delta's protocol writes booleans
+        log = "".join(path.read_text() for path in at.data.glob("_delta_log/*.json"))
+        assert {text in log for text in ('"value_paid":"true"', '"value_paid":"false"', '"value_paid":null')} == {True}
 
 
 def test_a_field_may_have_the_name_of_a_column(at: Place, values: Callable[[Fields], None]) -> None:
