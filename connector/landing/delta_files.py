@@ -85,7 +85,7 @@ def _text(value: Any) -> str | None:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def delta_stats(file: NewFile, tp: TopicPartition, partition_columns: Collection[str] = ()) -> str:
+def delta_stats(file: NewFile, tp: TopicPartition, partition_columns: Collection[str]) -> str:
     """Return the statistics of the record's columns in a file, for Delta's log.
 
     Deliberate: no others.  A wrong or a rounded bound hides rows.  Kafka's timestamps are whole milliseconds, as

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -27,11 +26,11 @@ class Layout:
     Attributes
     ----------
     day_column : str or None
-        A further column, for the day of the record's timestamp, in UTC.
+        A column for the day of the record's timestamp.  The source does not have it.
     field_columns : mapping of str to str
-        Further columns, and the field of the source that each one repeats.
+        Columns that each repeat a field of the source, and that field.
     one_value : tuple of str
-        What a file has one value of, besides its topic and partition: `DAY`, columns, and fields of structs.
+        What a file has one value of, besides its topic and partition.  `DAY`, columns, and fields of structs.
     file_bytes : int
         A file that has reached this size ends.
     compression : str
@@ -80,10 +79,14 @@ class Layout:
         if not shared:
             yield {}, rows
             return
-        keys = pa.table(shared)
-        for values in keys.group_by(keys.column_names, use_threads=False).aggregate([]).to_pylist():
-            same = reduce(pc.and_, (_is(keys.column(name), value) for name, value in values.items()))
-            yield values, rows.filter(same)
+        # Deliberate: sorted once, and not filtered for each value, of which records may have very many.
+        keys = pa.table([*shared.values()], names=[str(number) for number in range(len(shared))])
+        order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names])  # keeps the order of offsets
+        rows, keys, at = rows.take(order), keys.take(order), 0
+        groups = keys.group_by(keys.column_names, use_threads=False).aggregate([([], "count_all")])
+        for *values, count in zip(*(column.to_pylist() for column in groups.columns), strict=True):
+            yield dict(zip(shared, values, strict=True)), rows.slice(at, count)
+            at += count
 
 
 def field_at(schema: pa.Schema, path: str) -> pa.DataType | None:
@@ -108,14 +111,8 @@ def _values(rows: pa.Table, path: str) -> pa.ChunkedArray:
     return pc.struct_field(rows.column(column), fields) if fields else rows.column(column)
 
 
-def _is(values: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
-    if value is None:
-        return pc.is_null(values)
-    return pc.fill_null(pc.equal(values, pa.scalar(value, values.type)), False)
-
-
 def _days(rows: pa.Table, *, must: bool) -> pa.ChunkedArray:
-    """Return the days of the timestamps; raise if one must be known and is not."""
+    """Return the days of the timestamps, in UTC; raise if a timestamp has none that Python knows, and it must."""
     # Deliberate: in UTC, as Spark's own date of a timestamp would depend on the session's time zone.
     days = rows.column("timestamp").cast(pa.date32())
     known = pc.and_(pc.greater_equal(days, date.min), pc.less_equal(days, date.max))

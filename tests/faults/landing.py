@@ -76,10 +76,10 @@ FAULTS = [
         _TEST_ALL,
     ),
     Fault(
-        "a file never ends before its task",
+        "a file ends at twice its size",
         _FILES,
         "if self._open[key].size >= self._layout.file_bytes:",
-        "if self._open[key].size < 0:",
+        "if self._open[key].size > 2 * self._layout.file_bytes:",
         _TEST,
     ),
     Fault(
@@ -90,17 +90,17 @@ FAULTS = [
         f"{_TEST} {_TEST_PARTITIONS}",
     ),
     Fault(
-        "rows without a value share a file with the others",
+        "rows of one file get the values of another one",
         _LAYOUT,
-        "    if value is None:\n        return pc.is_null(values)",
-        "    if value is None:\n        return pc.fill_null(pc.equal(values, values), True)",
+        "rows, keys, at = rows.take(order), keys.take(order), 0",
+        "rows, keys, at = rows, keys.take(order), 0",
         _TEST_PARTITIONS,
     ),
     Fault(
         "rows without a value are in no file",
         _LAYOUT,
-        "return pc.is_null(values)",
-        "return pc.equal(values, values)",
+        'aggregate([([], "count_all")])',
+        'aggregate([(keys.column_names[:1], "count")])',
         _TEST_PARTITIONS,
     ),
     Fault(

@@ -325,7 +325,9 @@ def test_files_end_at_their_target_size(at: Place, monkeypatch: pytest.MonkeyPat
     one_name_as_text = {"partition_by": "topic"}
     result = Application(at, {"file_bytes": 1, **one_name_as_text}).land({ZERO: (0, 21)})
     assert result.files == 3  # one for each batch of 7 records
-    assert judge(at) == once({ZERO: (0, 21)})
+    monkeypatch.setattr(files._File, "size", property(lambda file: file.rows))
+    assert Application(at, {"file_bytes": 14, **one_name_as_text}).land({ONE: (0, 42)}).files == 3
+    assert judge(at) == once({ZERO: (0, 21), ONE: (0, 42)})
 
 
 NO_TIME, YEAR_10000, YEAR_0 = None, 253_402_300_800_000_000, -62_135_596_801_000_000
