@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import BucketTransform
 
 from pyspark_kafka_group.landing import iceberg
@@ -111,6 +112,31 @@ def test_manifests_are_merged(at: Iceberg, monkeypatch: pytest.MonkeyPatch) -> N
     assert snapshot is not None
     assert len(snapshot.manifests(at.table().io)) < 8
     assert judge(at) == once({ZERO: (0, 8)})
+
+
+def test_a_commit_does_not_copy_old_snapshots(at: Iceberg, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: pyiceberg copied all of them a dozen times for one commit: 1.6 s with 3,000 snapshots."""
+    one = Application(at)
+    for n in range(5):
+        one.land({ZERO: (n, n + 1)})
+    old = at.table().metadata
+    with at.table().manage_snapshots() as manage:
+        manage.create_tag(old.snapshots[0].snapshot_id, "first")
+    copied: list[int] = []
+    real = Snapshot.__deepcopy__
+
+    def deepcopy(self: Snapshot, memo: Any = None) -> Snapshot:
+        copied.append(self.snapshot_id)
+        return real(self, memo)
+
+    monkeypatch.setattr(Snapshot, "__deepcopy__", deepcopy)
+    one.land({ZERO: (5, 6)})
+    new = at.table().metadata
+    assert copied.count(old.snapshots[0].snapshot_id) <= 1  # this catalog applies the commit in our process
+    assert new.snapshots[:-1] == old.snapshots
+    assert new.snapshot_log[:-1] == old.snapshot_log
+    assert new.refs.keys() == {"main", "first"}
+    assert judge(at) == once({ZERO: (0, 6)})
 
 
 def test_the_property_of_the_table_decides_the_codec_of_files(at: Iceberg) -> None:
