@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import QueryProgressEvent
 
 import pyspark_kafka_group
 from integration.cluster import committed, lag, produce
@@ -48,8 +49,15 @@ def soon(begin: float, what: str) -> None:
 
 @either_protocol
 def test_the_listener_commits_a_batch_when_it_is_finished(
-    kafka: Kafka, topic: TopicFactory, group: str, listened: Pipelines, pipeline: Pipelines
+    kafka: Kafka,
+    topic: TopicFactory,
+    group: str,
+    listened: Pipelines,
+    pipeline: Pipelines,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Regression: PySpark asked the JVM for each part of a progress, in 80 ms for each batch.
+    monkeypatch.delattr(QueryProgressEvent, "fromJObject")
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
     holding = listened(name, name="holding").start(processingTime="1 hour")
