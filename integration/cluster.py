@@ -30,9 +30,11 @@ _STUCK_S = 20.0
 _LATE_S = 15.0
 
 
-def produce(bootstrap: str, topic: str, counts: Mapping[int, int], *, start: int = 0, **record: Any) -> None:
+def produce(
+    bootstrap: str, topic: str, counts: Mapping[int, int], *, start: int = 0, per_batch: int = 10_000, **record: Any
+) -> None:
     """Produce ``counts[partition]`` records to each partition, and wait for their delivery."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "batch.num.messages": per_batch})
     for partition, count in counts.items():
         for n in range(start, start + count):
             producer.produce(topic, partition=partition, key=str(n), value=f"{partition}:{n}", **record)

@@ -99,8 +99,7 @@ def orders(alone: LocalKafka, group: str) -> str:
     """Return a topic of 1000 records.  They are in many batches, so that some survive a truncation."""
     name = f"orders-of-{group}"
     alone.create_topic(name, partitions=1)
-    for start in range(0, 1000, 10):
-        produce(alone.bootstrap_servers, name, {0: 10}, start=start)
+    produce(alone.bootstrap_servers, name, {0: 1000}, per_batch=10)
     return name
 
 

@@ -62,6 +62,11 @@ def sources_of(progress: str) -> list[Source]:
     return found
 
 
+def run_of(progress: str) -> str:
+    """Return the id of the run in a progress, which is JSON text."""
+    return str(json.loads(progress)["runId"])
+
+
 def has_only_others(progress: str) -> bool:
     """Return whether a progress, which is JSON text, certainly shows no ``kafka-group`` source.
 

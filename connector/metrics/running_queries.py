@@ -12,20 +12,15 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
-
+from pyspark_kafka_group.control.messages import run_of
 from pyspark_kafka_group.metrics.metric import Sample
 from pyspark_kafka_group.metrics.reports import Json, SourceReport, answer_of, sources_of
 from pyspark_kafka_group.metrics.table import samples
+from pyspark_kafka_group.session.listener import ProgressListener
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import QueryTerminatedEvent
 
 _log = logging.getLogger(__name__)
 
@@ -109,7 +104,7 @@ def _events(report: Json) -> int:
     return sum(count for count in counts.values() if isinstance(count, int)) if isinstance(counts, dict) else -1
 
 
-class MetricsListener(StreamingQueryListener):
+class MetricsListener(ProgressListener):
     """Stores the progress of the running queries, and notes their end.
 
     Parameters
@@ -121,19 +116,13 @@ class MetricsListener(StreamingQueryListener):
     def __init__(self, queries: RunningQueries) -> None:
         self._queries = queries
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Store the progress.  This must be quick: all listeners of a session share one thread of Spark."""
-        self._queries.note(str(event.progress.runId), event.progress.json)
+    def on_progress(self, progress: str) -> None:
+        """Store the progress."""
+        self._queries.note(run_of(progress), progress)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Forget the query, so that its metrics disappear."""
         self._queries.end(str(event.runId))
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Do nothing: there is no progress yet."""
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: the exporters ask an idle query when they need its metrics."""
 
 
 class Listening:

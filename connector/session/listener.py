@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from abc import abstractmethod
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import (
@@ -21,7 +22,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from pyspark_kafka_group.control.client import Ask, tell_finished
-from pyspark_kafka_group.control.messages import Source, sources_of
+from pyspark_kafka_group.control.messages import Source, run_of, sources_of
 from pyspark_kafka_group.session.connect import is_remote, through
 
 if TYPE_CHECKING:
@@ -35,57 +36,60 @@ _listening: set[str] = set()
 _lock = threading.Lock()
 
 
-def _pass_on(progress: Callable[[], str]) -> None:
-    """Pass on what a progress shows, as JSON.  Quick, because all listeners of a session share one thread of Spark."""
-    try:
-        for source in sources_of(progress()):
-            tell_finished(source)
-    except Exception as problem:  # Deliberate: it must never harm Spark; a hand-over comes later, that is all
-        _log.debug("progress not passed on: %r", problem)
+class ProgressListener(StreamingQueryListener):
+    """A listener that needs of each progress only its JSON."""
 
-
-class FinishedBatchListener(StreamingQueryListener):
-    """Tells every ``kafka-group`` source which of its batches is finished; does nothing for other queries."""
+    @abstractmethod
+    def on_progress(self, progress: str) -> None:
+        """Take a progress as JSON.  This must be quick: all listeners of a session share one thread of Spark."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Pass on what a progress shows."""
-        _pass_on(lambda: event.progress.json)
+        """Take the progress as JSON."""
+        self.on_progress(event.progress.json)
 
-    @property
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Do nothing: there is no progress yet."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Do nothing: there is no new progress."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Do nothing: the source process has ended."""
+
+    @cached_property
     def _jlistener(self) -> Any:
         """Return what Spark's JVM calls.
 
-        Deliberate: a property of PySpark's own (4.0 to 4.3).  PySpark's listener asks the JVM for each part of an
-        event, which takes 80 ms for each batch.  This one asks for the JSON only, which takes 1.5 ms.  A PySpark
+        Deliberate: a property of PySpark's own (4.0 to 4.3).  PySpark's listener asks the JVM for each part of a
+        progress, which takes 80 ms for each batch.  This one asks for the JSON only, which takes 1.5 ms.  A PySpark
         without this property calls `onQueryProgress`.
         """
         from pyspark import SparkContext
         from pyspark.sql.streaming.listener import JStreamingQueryListener
 
-        class Callbacks(JStreamingQueryListener):
+        heard = self.on_progress
+
+        class JsonCallbacks(JStreamingQueryListener):
             def onQueryProgress(self, jevent: Any) -> None:
-                _pass_on(lambda: str(jevent.progress().json()))
-
-            def onQueryStarted(self, jevent: Any) -> None: ...
-
-            def onQueryIdle(self, jevent: Any) -> None: ...
-
-            def onQueryTerminated(self, jevent: Any) -> None: ...
+                heard(str(jevent.progress().json()))
 
         jvm: Any = SparkContext._jvm
-        return jvm.PythonStreamingQueryListenerWrapper(Callbacks(self))
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Do nothing: a query that starts has finished nothing."""
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: the progress has told it before."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Do nothing: the source process has ended."""
+        return jvm.PythonStreamingQueryListenerWrapper(JsonCallbacks(self))
 
 
-class RelayedFinishedBatchListener(StreamingQueryListener):
+class FinishedBatchListener(ProgressListener):
+    """Tells every ``kafka-group`` source which of its batches is finished; does nothing for other queries."""
+
+    def on_progress(self, progress: str) -> None:
+        """Pass on what a progress shows."""
+        try:
+            for source in sources_of(progress):
+                tell_finished(source)
+        except Exception as problem:  # Deliberate: it must never harm Spark; a hand-over comes later, that is all
+            _log.debug("progress not passed on: %r", problem)
+
+
+class RelayedFinishedBatchListener(ProgressListener):
     """The same for a client of Spark Connect, where a word takes a small Spark job.
 
     So it tells them only if triggers are far apart: when a batch is finished, and no other one for a while.
@@ -103,10 +107,10 @@ class RelayedFinishedBatchListener(StreamingQueryListener):
         self._pause_s = pause_s
         self._waiting: dict[str, threading.Timer] = {}
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+    def on_progress(self, progress: str) -> None:
         """Begin to wait."""
         try:
-            run, sources = str(event.progress.runId), sources_of(event.progress.json)
+            run, sources = run_of(progress), sources_of(progress)
         except Exception as problem:  # Deliberate: as above
             _log.debug("progress not passed on: %r", problem)
             return
@@ -116,12 +120,6 @@ class RelayedFinishedBatchListener(StreamingQueryListener):
             timer.daemon = True
             timer.start()
             self._waiting[run] = timer
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Do nothing: a query that starts has finished nothing."""
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: what was finished is said in any case."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Cancel the timer: the source process has ended."""

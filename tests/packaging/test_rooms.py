@@ -55,7 +55,7 @@ offsets.commit_metadata offsets.errors offsets.notes offsets.read_range
 offsets.spark_commit_log offsets.types offsets.wait_notice
 options.format_settings options.option options.parsers options.table
 reading.client_cache reading.reader_config
-session.connect session.running_batch source stream_reader
+session.connect session.listener session.running_batch source stream_reader
 wire.deadline wire.describe_requests wire.error_codes wire.fields wire.private_folder wire.topic_requests wire.types
 worker.jvm_connection
 """

@@ -71,7 +71,7 @@ def test_a_remote_listener_speaks_when_no_other_batch_follows() -> None:
 
     def event(run: str, n: int) -> QueryProgressEvent:
         sources = [{"endOffset": {"n": n}, "latestOffset": {"control": run}}]
-        seen = SimpleNamespace(runId=run, json=json.dumps({"sources": sources}))
+        seen = SimpleNamespace(json=json.dumps({"runId": run, "sources": sources}))
         return cast(QueryProgressEvent, SimpleNamespace(progress=seen))
 
     listener = RelayedFinishedBatchListener(ask, pause_s=0.2)
