@@ -81,9 +81,10 @@ class Layout:
             return
         # Deliberate: sorted once, and not filtered for each value, of which records may have very many.
         keys = pa.table([*shared.values()], names=[str(number) for number in range(len(shared))])
-        order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names])  # keeps the order of offsets
-        rows, keys, at = rows.take(order), keys.take(order), 0
-        groups = keys.group_by(keys.column_names, use_threads=False).aggregate([([], "count_all")])
+        by, at = [(name, "ascending") for name in keys.column_names], 0
+        rows = rows.take(pc.sort_indices(keys, by))  # keeps the order of offsets
+        # Deliberate: sorted as the rows are.  Arrow (26) gives groups whose hashes collide in another order.
+        groups = keys.group_by(keys.column_names, use_threads=False).aggregate([([], "count_all")]).sort_by(by)
         for *values, count in zip(*(column.to_pylist() for column in groups.columns), strict=True):
             yield dict(zip(shared, values, strict=True)), rows.slice(at, count)
             at += count

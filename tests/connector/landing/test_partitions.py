@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -135,9 +136,34 @@ def test_very_many_values_cost_no_quadratic_time() -> None:
     value = pa.StructArray.from_arrays([pa.array([str(n % 100_000) for n in range(count)])], ["id"])
     rows = pa.table({"value": value, "offset": range(count)})
     begin = time.process_time()
-    parts = [part.column("offset").to_pylist() for _, part in Layout(one_value=("value.id",)).parts(rows)]
+    parts = {
+        shared["value.id"]: part.column("offset").to_pylist()
+        for shared, part in Layout(one_value=("value.id",)).parts(rows)
+    }
     assert time.process_time() - begin < 20
-    assert sorted(parts) == [[n, n + 100_000] for n in range(100_000)]
+    assert parts == {str(n): [n, n + 100_000] for n in range(100_000)}
+
+
+def test_the_values_of_a_part_are_those_of_its_rows() -> None:
+    """Regression: with some thirty values or more, a file could have the partition of another one."""
+    some = random.Random(5)
+    texts: list[str | None] = [None, "", "\x00", *(str(some.random()) for _ in range(200))]
+    for rows in (40, 3_000):
+        columns = {
+            "one": pa.array(some.choices(texts, k=rows), pa.string()),
+            "two": pa.array(some.choices([None, True, False], k=rows)),
+            "three": pa.array(some.choices([None, *range(-50, 50)], k=rows), pa.int64()),
+        }
+        for names in (["one"], ["three", "two"], ["two", "one", "three"]):
+            found = [*Layout(one_value=tuple(names)).parts(pa.table({**columns, "offset": range(rows)}))]
+            for shared, part in found:
+                assert {name: set(part.column(name).to_pylist()) for name in names} == {
+                    name: {value} for name, value in shared.items()
+                }
+                offsets = part.column("offset").to_pylist()
+                assert offsets == sorted(offsets)
+            assert sum(part.num_rows for _, part in found) == rows
+            assert len({tuple(shared.values()) for shared, _ in found}) == len(found)
 
 
 def test_a_field_may_have_the_name_of_a_column(at: Place, values: Callable[[Fields], None]) -> None:
