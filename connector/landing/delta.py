@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.landing import errors
 from pyspark_kafka_group.landing.landing import Landing
-from pyspark_kafka_group.landing.state import Files, TableState
+from pyspark_kafka_group.landing.state import Files, TableState, new_number
 from pyspark_kafka_group.offsets.errors import ConfigurationError, MissingDependencyError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores.lake_formats import LANDING_PROPERTY, TOPIC_PROPERTY, delta_note, note_in
@@ -61,8 +61,12 @@ _HARMLESS = {
     "delta.randomizeFilePrefixes": {"false"},
 }
 
-# Metadata of columns that Delta computes or checks itself.
-_COMPUTED = ("delta.generationExpression", "delta.invariants", "delta.identity.start", "CURRENT_DEFAULT")
+# Metadata of columns that Delta computes or checks itself, and their names for users.
+_COMPUTED = {
+    **{name: name for name in ("delta.generationExpression", "delta.invariants", "delta.identity.start")},
+    "CURRENT_DEFAULT": "CURRENT_DEFAULT",
+    "__CHAR_VARCHAR_TYPE_STRING": "the type CHAR or VARCHAR",
+}
 
 # Delta reads one file for each version of its history, or since its last checkpoint.
 _VERSIONS = 100
@@ -158,6 +162,7 @@ class DeltaLanding(Landing):
         source = to_arrow(schema)
         self._check_further_columns(source)
         self._columns = self._layout(self._partition_by).columns(source)
+        self._check_types()
         self._check_partitioning(self._partition_by)
         with errors.reaching(self._name):
             if not DeltaTable.is_deltatable(self._uri, self._options):
@@ -212,6 +217,7 @@ class DeltaLanding(Landing):
             day_column=self._day_column,
             field_columns=self._field_columns,
             one_value=tuple(name for name in partition_columns if name not in ("topic", "partition")),
+            empty_is_null=True,
             file_bytes=self._file_bytes,
         )
 
@@ -328,7 +334,15 @@ class DeltaState(TableState):
 
     def forget(self, topic: str) -> None:
         """See `TableState`."""
-        self._set({TOPIC_PROPERTY + topic: "", LANDING_PROPERTY + topic: str(self.landed.get(topic, 1) + 1)})
+        self._set({TOPIC_PROPERTY + topic: "", LANDING_PROPERTY + topic: str(new_number())})
+
+    def outdated(self, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """See `TableState`.
+
+        Deliberate: by the property.  If a table is overwritten, deltalake and Spark keep the transactions only.
+        """
+        new = (tp for tp in tps if tp.topic not in self.landed)
+        return [tp for tp in new if self.next_offset(tp) is not None and not self.lost.get(tp)]
 
     def _set(self, properties: dict[str, str]) -> None:
         # Regression: with a property, deltalake 1.6.6 adds the feature variantType to a table that has features, and
@@ -402,7 +416,7 @@ def unsupported(table: DeltaTable) -> list[str]:
             found.append(f"the property {name}={configuration[name]}")
     found += [f"the constraint {name}" for name in configuration if name.startswith("delta.constraints.")]
     for column in table.schema().fields:
-        found += [f"{name} of the column {column.name}" for name in _COMPUTED if name in column.metadata]
+        found += [f"{what} of the column {column.name}" for name, what in _COMPUTED.items() if name in column.metadata]
     return found
 
 

@@ -80,7 +80,7 @@ def partition_values(file: NewFile, columns: Collection[str]) -> dict[str, str |
 
 
 def _text(value: Any) -> str | None:
-    if value is None or value == "":  # Delta reads an empty text as null
+    if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
 

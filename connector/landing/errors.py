@@ -86,11 +86,30 @@ def created_again(table: str, known: str, found: str) -> TableChangedError:
     )
 
 
-def partitioned_anew(table: str) -> TableChangedError:
-    """Return the error for a table that is partitioned by something else than at the start."""
+def changed(table: str, what: str) -> TableChangedError:
+    """Return the error for a table whose columns or partitions are not those of the start."""
     return TableChangedError(
-        f"The partitions of {table} were changed since the query started, so its files do not fit. Nothing of this "
-        f"batch was committed. Start the query again: it lands the batch by the new partitions."
+        f"The {what} of {table} were changed since the query started, so its files do not fit. Nothing of this batch "
+        f"was committed. Start the query again: it lands the batch by the new {what}."
+    )
+
+
+def replaced(table: str, tps: Iterable[TopicPartition]) -> TableChangedError:
+    """Return the error for a table that still has the offsets of the one that it has replaced."""
+    named = sorted(tps)
+    calls = " and ".join(f"forget({topic!r})" for topic in dict.fromkeys(tp.topic for tp in named))
+    return TableChangedError(
+        f"{table} was replaced or overwritten, and still has the offsets of its former content "
+        f"({', '.join(map(str, named))}). Nothing of this batch was committed. To fill it anew: stop all writers, call "
+        f"{calls} once, and start the query with a new group and a new checkpoint."
+    )
+
+
+def other_types(table: str, columns: Iterable[str]) -> ConfigurationError:
+    """Return the error for columns of types that no table has."""
+    return ConfigurationError(
+        f"{table}: a table cannot have columns of these types: {', '.join(columns)}. Leave them out of valueSchema, or "
+        f"use LakeTable, and convert them in Spark."
     )
 
 

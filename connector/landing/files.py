@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -39,6 +39,9 @@ def _most_open_files() -> int:
 
 _OPEN_FILES = _most_open_files()
 """How many files of a task are open.  Before it opens more, it ends the oldest."""
+
+_ROW_GROUPS = 4_000
+"""How many row groups the open files of a task have.  What Parquet keeps of each, until the file ends, is some kB."""
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
@@ -202,6 +205,7 @@ class _File:
     first: int = -1
     last: int = -1
     rows: int = 0
+    row_groups: int = 0
     nulls: dict[str, int] = field(default_factory=dict)
     times: tuple[int, int] | None = None
     timed: bool = True
@@ -227,6 +231,7 @@ class _File:
         first, last = offsets[0].as_py(), offsets[-1].as_py()
         self.first, self.last = (first if self.first < 0 else self.first), last
         self.rows += rows.num_rows
+        self.row_groups += 1
         for name in rows.schema.names:
             self.nulls[name] = self.nulls.get(name, 0) + rows.column(name).null_count
         if nulls := [f.name for f in self.schema if not f.nullable and self.nulls[f.name]]:
@@ -321,6 +326,9 @@ class _RangeFiles:
             self._open[key].write(part)
             if self._open[key].size >= self._layout.file_bytes:
                 self._close(key)
+        while sum(one._open[its_key].row_groups for one, its_key in self._opened) > _ROW_GROUPS:
+            oldest, its_key = self._opened[0]
+            oldest._close(its_key)
 
     def close(self) -> None:
         self.write()
@@ -344,7 +352,9 @@ def write_ranges(
     ranges: Mapping[TopicPartition, OffsetRange],
     place: Place,
     layout: Layout,
+    *,
     columns: pa.Schema | None = None,
+    describe: Callable[[NewFile], NewFile] = lambda file: file,
 ) -> dict[TopicPartition, list[NewFile]]:
     """Write the records of a task, and return the files of each of its ranges.
 
@@ -360,6 +370,8 @@ def write_ranges(
         How the rows are arranged.
     columns : pyarrow.Schema, optional
         The columns of the files, with the types and the metadata that the format wants; by default those of the rows.
+    describe : callable, optional
+        Adds to each file what the format's commit needs.
 
     Raises
     ------
@@ -380,13 +392,13 @@ def write_ranges(
                     kept_bytes = 0
         for one in found.values():
             one.close()
+        return {tp: [describe(file) for file in one.files] for tp, one in found.items()}
     except BaseException as e:
         for one in found.values():
             one.abort()
         if isinstance(e, OSError):
             raise write_error(e) from e
         raise
-    return {tp: one.files for tp, one in found.items()}
 
 
 def _generator(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:

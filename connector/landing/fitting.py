@@ -78,5 +78,37 @@ _SAME = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 """Types that differ only in how Arrow stores them."""
 
 
+def without_short_integers(columns: pa.Schema) -> pa.Schema:
+    """Return columns with 32 bits where they have 8 or 16, also in structs, lists and maps: Iceberg has no shorter."""
+
+    def field(of: pa.Field) -> pa.Field:
+        return of.with_type(wide(of.type))
+
+    def wide(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_struct(kind):
+            return pa.struct([field(kind.field(number)) for number in range(kind.num_fields)])
+        if pa.types.is_list(kind):
+            return pa.list_(field(kind.value_field))
+        if pa.types.is_map(kind):
+            return pa.map_(field(kind.key_field), field(kind.item_field))
+        return pa.int32() if kind in (pa.int8(), pa.int16()) else kind
+
+    return pa.schema([field(one) for one in columns])
+
+
+def of_no_table(columns: pa.Schema) -> Iterator[str]:
+    """Yield the columns and fields whose types neither Delta nor Iceberg has, with the types."""
+
+    def wrong(path: str, kind: pa.DataType) -> Iterator[str]:
+        if pa.types.is_nested(kind):
+            for number in range(kind.num_fields):
+                yield from wrong(f"{path}.{kind.field(number).name}", kind.field(number).type)
+        elif pa.types.is_duration(kind) or pa.types.is_interval(kind) or pa.types.is_null(kind):
+            yield f"{path} ({kind})"
+
+    for column in columns:
+        yield from wrong(column.name, column.type)
+
+
 def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.landing import errors
 from pyspark_kafka_group.landing.landing import Landing
-from pyspark_kafka_group.landing.state import Files, TableState
+from pyspark_kafka_group.landing.state import Files, TableState, new_number
 from pyspark_kafka_group.offsets.errors import ConfigurationError, MissingDependencyError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores.lake_formats import LANDING_PROPERTY, TOPIC_PROPERTY
@@ -48,8 +48,11 @@ _CODEC = "write.parquet.compression-codec"
 _CODECS = {name: name for name in ("zstd", "snappy", "gzip", "lz4", "brotli")} | {"uncompressed": "none"}
 """The codecs of files, and their names in pyarrow."""
 
-# A snapshot with more manifests than this gets them merged.
+# A snapshot with more manifests than this gets them merged, and other commits stay fast.
 _MANIFESTS = 100
+
+_MERGE = {"commit.manifest-merge.enabled": "true"}
+"""Iceberg's default, which is not pyiceberg's (0.12.0)."""
 
 
 class Conflict(Exception):  # noqa: N818
@@ -156,12 +159,14 @@ class IcebergLanding(Landing):
     def _prepare(self, schema: StructType) -> None:
         if find_spec("pyiceberg") is None:
             raise MissingDependencyError("pyiceberg", sys.executable, extra="iceberg")
-        from pyiceberg.exceptions import TableAlreadyExistsError
+        from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
         from pyspark_kafka_group.columns.schema import to_arrow
+        from pyspark_kafka_group.landing.fitting import without_short_integers
         from pyspark_kafka_group.landing.layout import can_be_shared, field_at
 
-        self._columns = to_arrow(schema)
+        self._columns = without_short_integers(to_arrow(schema))
+        self._check_types()
         named = {path: field_at(self._columns, path) for path in self._partition_by if path != _DAY}
         wrong = [path for path, kind in named.items() if not can_be_shared(kind)]
         if wrong or (_DAY in self._partition_by and "timestamp" not in schema.names):
@@ -174,7 +179,7 @@ class IcebergLanding(Landing):
             catalog = self._open()
             if not catalog.table_exists(self._table):
                 catalog.create_namespace_if_not_exists(self._table.rpartition(".")[0])
-                with suppress(TableAlreadyExistsError):  # another application was faster
+                with suppress(TableAlreadyExistsError, CommitFailedException):  # another application was faster
                     self._create(catalog)
             self._fit(self._look())
 
@@ -188,10 +193,8 @@ class IcebergLanding(Landing):
     def _create(self, catalog: Catalog) -> None:
         from pyiceberg.transforms import DayTransform, IdentityTransform
 
-        # Deliberate: manifests are merged now and then (`IcebergState.commit`), and a commit stays fast.
-        properties = {"commit.manifest-merge.enabled": "true", _CODEC: "zstd"}
         with (
-            catalog.create_table_transaction(self._table, self._columns, properties=properties) as transaction,
+            catalog.create_table_transaction(self._table, self._columns, properties={_CODEC: "zstd"}) as transaction,
             transaction.update_spec() as spec,
         ):
             for name in self._partition_by:
@@ -303,6 +306,7 @@ class IcebergState(TableState):
         metadata = table.metadata
         self.version = getattr(metadata, "last_sequence_number", 0)  # format version 1 has none, and is refused
         self.columns = {field.name: not field.required for field in table.schema().fields}
+        self.ids = dict(_ids(table))
         self.partitioning = tuple(f"{field.transform}({field.source_id})" for field in table.spec().fields)
         self.topic_ids = _noted(metadata.properties, TOPIC_PROPERTY)
         self.landed = {topic: int(n) for topic, n in _noted(metadata.properties, LANDING_PROPERTY).items()}
@@ -330,10 +334,30 @@ class IcebergState(TableState):
             return False
         at = self.table.current_snapshot()
         while at is not None and at.sequence_number > self._note["sequence"]:
+            if at.parent_snapshot_id is None:
+                return True
             if at.parent_snapshot_id not in by_id:
                 return False  # older ones have expired as usual, and nothing speaks against the offsets
             at = by_id[at.parent_snapshot_id]
         return True
+
+    @property
+    def _was_replaced(self) -> bool:
+        """Whether ``CREATE OR REPLACE`` has begun the table anew.  It keeps the table's id, and its properties."""
+        if not self._note["offsets"]:
+            return False
+        by_id = {s.snapshot_id: s for s in self.table.metadata.snapshots}
+
+        def line(at: int | None) -> list[int | None]:
+            """Return a snapshot, and those before it: None at the end if the first one of a table is among them."""
+            found: list[int | None] = [at]
+            while at in by_id:
+                at = by_id[at].parent_snapshot_id
+                found.append(at)
+            return found
+
+        now, noted = line(self.table.metadata.current_snapshot_id), line(self._note["snapshot"])
+        return now[-1] is None and self._note["snapshot"] in by_id and not {*now[:-1]} & {*noted}
 
     def schema(self) -> pa.Schema:
         """See `TableState`."""
@@ -343,8 +367,13 @@ class IcebergState(TableState):
 
     def add_columns(self, source: pa.Schema) -> None:
         """See `TableState`."""
+        import pyarrow as pa
+
+        # Deliberate: with the table's own NOT NULL, which pyiceberg would remove.
+        required = {field.name for field in self.table.schema().fields if field.required}
+        columns = [field.with_nullable(field.name not in required) for field in source]
         with self.table.update_schema() as update:
-            update.union_by_name(source)
+            update.union_by_name(pa.schema(columns))
 
     def next_offset(self, tp: TopicPartition) -> int | None:
         """See `TableState`."""
@@ -361,9 +390,17 @@ class IcebergState(TableState):
 
     def forget(self, topic: str) -> None:
         """See `TableState`."""
-        number = str(self.landed.get(topic, 1) + 1)
-        self._new = {TOPIC_PROPERTY + topic: "", LANDING_PROPERTY + topic: number}
+        topics = {topic}
+        if self._was_replaced:  # the commit is part of the new table, and then its offsets would seem to be, too
+            topics.update(self.landed)
+            self._note["offsets"] = {}
+        for one in topics:
+            self._new |= {TOPIC_PROPERTY + one: "", LANDING_PROPERTY + one: str(new_number())}
         self.commit({}, {}, {}, alone=True)
+
+    def outdated(self, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """See `TableState`."""
+        return [tp for tp in tps if self.next_offset(tp) is not None] if self._was_replaced else []
 
     def _key(self, tp: TopicPartition) -> str:
         """Return the name of a topic-partition's offset.  After `forget`, the offsets have another one."""
@@ -409,6 +446,7 @@ class IcebergState(TableState):
         old, current = self.table.metadata, self.table.current_snapshot()
         brief = old.model_copy(
             update={
+                "properties": {**_MERGE, **old.properties},
                 "snapshots": [] if current is None else [current],
                 "snapshot_log": [],
                 "refs": {name: ref for name, ref in old.refs.items() if name == "main"},
@@ -420,10 +458,13 @@ class IcebergState(TableState):
 
 def unsupported(table: Table) -> list[str]:
     """Return what of a table landing would write wrongly."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
     from pyiceberg.transforms import DayTransform, IdentityTransform
     from pyiceberg.types import BooleanType, IntegerType, LongType, StringType
 
-    found = []
+    from pyspark_kafka_group.landing.layout import field_at
+
+    found, columns = [], schema_to_pyarrow(table.schema())
     if table.metadata.format_version != 2:
         found.append(f"format version {table.metadata.format_version}")
     if table.metadata.properties.get("write.wap.enabled", "false").lower() == "true":
@@ -436,9 +477,18 @@ def unsupported(table: Table) -> list[str]:
         fine = isinstance(field.transform, IdentityTransform) and isinstance(
             kind, StringType | IntegerType | LongType | BooleanType
         )
+        fine = fine and field_at(columns, str(column)) is not None  # a name may have a dot
         if not fine and not (isinstance(field.transform, DayTransform) and column == "timestamp"):
             found.append(f"the partition field {field.transform}({column})")
     return found
+
+
+def _ids(table: Table) -> Iterator[tuple[str, int]]:
+    """Yield the paths of the columns and their fields, and the number by which files name each."""
+    from pyiceberg.schema import index_name_by_id
+
+    for number, path in index_name_by_id(table.schema()).items():
+        yield path, number
 
 
 def _codec(table: Table) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import pickle
 import random
 import time
 from abc import ABC, abstractmethod
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_kafka_group.landing import errors
 from pyspark_kafka_group.landing.errors import RemovedFilesError
-from pyspark_kafka_group.landing.missing import behind, holds, missing, touches, uncovered
+from pyspark_kafka_group.landing.missing import behind, holds, missing, touches
 from pyspark_kafka_group.landing.state import Files, TableState
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.offsets.read_range import ReadRange
@@ -113,6 +112,7 @@ class Landing(ABC):
         self._checkpoint = checkpoint
         self._columns: pa.Schema | None = None  # of the files; None if no stream was started
         self._partitioning: tuple[str, ...] = ()  # of the table at the start of the stream
+        self._ids: Mapping[str, int] = {}  # of the table's columns then
         self._adds_columns = new_columns == _ADD
         self._swept: set[TopicPartition] = set()  # whose folders were searched for orphans
         self.total = Landed()
@@ -211,15 +211,17 @@ class Landing(ABC):
         TableChangedError, UnsupportedTableError, ConfigurationError
             If the table is not the one of the start, or landing cannot write it correctly.
         """
+        from pyspark_kafka_group.landing.source import files_of
+
         running = running_batch(batch, batch_id, self._checkpoint)
         ranges = {} if running is None else {tp: r for tp, r in running.ranges.items() if r.start < r.until}
-        this, begin = _Batch(batch_id, ranges, _files_of(batch.collect(), ranges)), time.monotonic()
+        this, begin = _Batch(batch_id, ranges, files_of(batch.collect(), ranges)), time.monotonic()
         if not ranges:
             return Landed()
         written = {file.path for file in _each(this.files)}
 
         def run_again() -> None:
-            this.files = _files_of(batch.collect(), ranges)
+            this.files = files_of(batch.collect(), ranges)
             written.update(file.path for file in _each(this.files))
 
         try:
@@ -266,7 +268,7 @@ class Landing(ABC):
         """
         wanted = {TopicPartition(topic, number): int(offset) for number, offset in offsets.items()}
         with errors.reaching(self._name, self._conflicts):
-            look = self._look()
+            look = self._look_that_lands([topic])
             raised = {tp: offset for tp, offset in wanted.items() if (look.next_offset(tp) or 0) < offset}
             look.commit({}, raised, {}, alone=True)
 
@@ -276,6 +278,7 @@ class Landing(ABC):
             while (look := self._look()).lost:  # a note has one span of each partition
                 spans = {tp: found[0] for tp, found in look.lost.items()}
                 offsets = {tp: look.next_offset(tp) or span.until for tp, span in spans.items()}
+                look = self._look_that_lands({tp.topic for tp in spans})
                 look.commit({}, offsets, spans, alone=True)
 
     def forget(self, topic: str) -> None:
@@ -290,6 +293,16 @@ class Landing(ABC):
         """
         with errors.reaching(self._name, self._conflicts):
             self._look().forget(topic)
+
+    def _look_that_lands(self, topics: Iterable[str]) -> TableState:
+        """Return a state of the table that notes that landing fills topics, or whose commit will."""
+        look = self._look()
+        if {*topics} - look.landed.keys():
+            look.note_topics({}, {*topics} - look.landed.keys())
+            look = self._look()
+        if new := {*topics} - look.landed.keys():  # Delta notes it with a commit of its own, and Iceberg with the next
+            look.note_topics({}, new)
+        return look
 
     # -- the columns
 
@@ -309,7 +322,7 @@ class Landing(ABC):
                 if not left:
                     raise
             look = self._look()
-        self._partitioning = look.partitioning
+        self._partitioning, self._ids = look.partitioning, look.ids
         self._check_columns(look)
 
     def _check_columns(self, look: TableState) -> None:
@@ -318,10 +331,20 @@ class Landing(ABC):
         if self._columns is None:
             return
         if look.partitioning != self._partitioning:
-            raise errors.partitioned_anew(self._name)
+            raise errors.changed(self._name, "partitions")
         found = misfits(self._columns, look.schema())
         if problems := [*(f"no column {name}" for name in found.absent), *found.others]:
             raise errors.other_columns(self._name, problems)
+        ours = {path: number for path, number in self._ids.items() if path.partition(".")[0] in self._columns.names}
+        if any(look.ids.get(path) != number for path, number in ours.items()):
+            raise errors.changed(self._name, "columns")
+
+    def _check_types(self) -> None:
+        from pyspark_kafka_group.landing.fitting import of_no_table
+
+        assert self._columns is not None
+        if found := [*of_no_table(self._columns)]:
+            raise errors.other_types(self._name, found)
 
     # -- a batch
 
@@ -366,6 +389,8 @@ class Landing(ABC):
         """Look at the table, and commit what it lacks of a batch."""
         look = self._look()
         self._check_columns(look)
+        if outdated := look.outdated(batch.ranges):
+            raise errors.replaced(self._name, outdated)
         if self._note_topics(look, batch.ranges):
             look = self._look()
             self._note_topics(look, batch.ranges)  # another application may have noted others at the same time
@@ -473,27 +498,3 @@ class Landing(ABC):
 
 def _each(files: Files) -> list[NewFile]:
     return [file for parts in files.values() for file in parts]
-
-
-def _files_of(rows: Iterable[Any], ranges: Mapping[TopicPartition, ReadRange]) -> Files:
-    """Return the files that the tasks of a batch have reported.
-
-    Raises
-    ------
-    ConfigurationError
-        If the tasks have read other ranges than the batch has.
-    """
-    files: dict[TopicPartition, list[NewFile]] = {}
-    parts: dict[TopicPartition, list[OffsetSpan]] = {}
-    for row in rows:
-        tp = TopicPartition(row["topic"], row["partition"])
-        parts.setdefault(tp, []).append(OffsetSpan(row["start"], row["until"]))
-        files.setdefault(tp, []).extend(pickle.loads(row["files"]))
-    wrong = [tp for tp, r in ranges.items() if uncovered(OffsetSpan(r.start, r.until), parts.get(tp, ()))]
-    if wrong or parts.keys() - ranges.keys():
-        raise ConfigurationError(
-            f"Landing: the tasks of this batch have not read what it reads of "
-            f"{', '.join(map(str, wrong or sorted(parts.keys() - ranges.keys())))}, so nothing was committed. Pass the "
-            f"stream of stream() to its own commit(), without a transformation between them."
-        )
-    return files

@@ -31,6 +31,8 @@ class Layout:
         Columns that each repeat a field of the source, and that field.
     one_value : tuple of str
         What a file has one value of, besides its topic and partition.  `DAY`, columns, and fields of structs.
+    empty_is_null : bool
+        Whether an empty text in a column of ``one_value`` becomes null, as Delta reads it.
     file_bytes : int
         A file that has reached this size ends.
     compression : str
@@ -40,6 +42,7 @@ class Layout:
     day_column: str | None = None
     field_columns: Mapping[str, str] = field(default_factory=dict)
     one_value: tuple[str, ...] = ()
+    empty_is_null: bool = False
     file_bytes: int = 256_000_000
     compression: str = SNAPPY
 
@@ -75,6 +78,9 @@ class Layout:
                 shared[DAY] = days
         for name, path in self.field_columns.items():
             rows = rows.append_column(name, _values(rows, path))
+        if self.empty_is_null:
+            for name in self.one_value:
+                rows = _without_empty(rows, name)
         shared |= {path: _values(rows, path) for path in self.one_value if path != DAY}
         if not shared:
             yield {}, rows
@@ -110,6 +116,13 @@ def can_be_shared(kind: pa.DataType | None) -> bool:
 def _values(rows: pa.Table, path: str) -> pa.ChunkedArray:
     column, *fields = path.split(".")
     return pc.struct_field(rows.column(column), fields) if fields else rows.column(column)
+
+
+def _without_empty(rows: pa.Table, name: str) -> pa.Table:
+    number, values = rows.column_names.index(name), rows.column(name)
+    if not pa.types.is_string(values.type) and not pa.types.is_large_string(values.type):
+        return rows
+    return rows.set_column(number, rows.field(number), pc.if_else(pc.equal(values, ""), None, values))
 
 
 def _days(rows: pa.Table, *, must: bool) -> pa.ChunkedArray:

@@ -7,22 +7,27 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from pyspark_kafka_group.landing.missing import uncovered
 from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.source import KafkaGroupDataSource, stream_reader_class
+from pyspark_kafka_group.stores.lake_history import OffsetSpan
 from pyspark_kafka_group.stream_reader import StreamReader, TaskPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_kafka_group.landing.files import NewFile
-    from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+    from pyspark_kafka_group.landing.state import Files
+    from pyspark_kafka_group.offsets.read_range import ReadRange
+    from pyspark_kafka_group.offsets.types import OffsetRange
 
 _FORMATS = {
     "delta": "pyspark_kafka_group.landing.delta_files",
@@ -147,3 +152,27 @@ def write_task(
     writer = import_module(_FORMATS[target["format"]])
     found: dict[TopicPartition, list[NewFile]] = writer.write_task(target, batches, ranges)
     return found
+
+
+def files_of(rows: Iterable[Any], ranges: Mapping[TopicPartition, ReadRange]) -> Files:
+    """Return the files that the tasks of a batch have reported, in rows with the columns of `RANGES`.
+
+    Raises
+    ------
+    ConfigurationError
+        If the tasks have read other ranges than the batch has.
+    """
+    files: dict[TopicPartition, list[NewFile]] = {}
+    parts: dict[TopicPartition, list[OffsetSpan]] = {}
+    for row in rows:
+        tp = TopicPartition(row["topic"], row["partition"])
+        parts.setdefault(tp, []).append(OffsetSpan(row["start"], row["until"]))
+        files.setdefault(tp, []).extend(pickle.loads(row["files"]))
+    wrong = [tp for tp, r in ranges.items() if uncovered(OffsetSpan(r.start, r.until), parts.get(tp, ()))]
+    if wrong or parts.keys() - ranges.keys():
+        raise ConfigurationError(
+            f"Landing: the tasks of this batch have not read what it reads of "
+            f"{', '.join(map(str, wrong or sorted(parts.keys() - ranges.keys())))}, so nothing was committed. Pass the "
+            f"stream of stream() to its own commit(), without a transformation between them."
+        )
+    return files

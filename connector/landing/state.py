@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -18,6 +20,11 @@ Files = Mapping[TopicPartition, Sequence["NewFile"]]
 """The files of each topic-partition."""
 
 
+def new_number() -> int:
+    """Return a number for the new offsets of a topic that no earlier ones have had."""
+    return time.time_ns() // 1_000_000
+
+
 class TableState(ABC):
     """One state of a table, and the way to commit on exactly this state."""
 
@@ -25,10 +32,12 @@ class TableState(ABC):
     """The table's columns, and whether they take null."""
     partitioning: tuple[str, ...]
     """What the table is partitioned by, so that a change is noticed."""
+    ids: Mapping[str, int] = MappingProxyType({})
+    """The numbers by which files name columns and their fields; empty if they use the names."""
     topic_ids: Mapping[str, str]
     """The ids of the topics whose records the table has, as far as they were noted."""
     landed: Mapping[str, int]
-    """The topics that landing fills, each with the number of its offsets: 1, and one more after each `forget`."""
+    """The topics that landing fills, each with the number of its offsets: 1, and another one after each `forget`."""
     version: int
     """The number of the state."""
     lost: Lost
@@ -45,6 +54,10 @@ class TableState(ABC):
     @abstractmethod
     def next_offset(self, tp: TopicPartition) -> int | None:
         """Return the next offset that the table stores; None if it stores none."""
+
+    @abstractmethod
+    def outdated(self, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return those whose stored offsets are of another table, which this one has replaced."""
 
     @abstractmethod
     def forget(self, topic: str) -> None:

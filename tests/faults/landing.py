@@ -9,6 +9,7 @@ _FILES, _LAYOUT = "connector/landing/files.py", "connector/landing/layout.py"
 _DELTA, _ICEBERG = "connector/landing/delta_files.py", "connector/landing/iceberg_files.py"
 _TEST = "tests/connector/landing/test_landing.py"
 _TEST_ALL, _TEST_MISSING = "tests/connector/landing", "tests/connector/landing/test_missing.py"
+_TEST_TYPES = "tests/connector/landing/test_types.py"
 _TEST_PARTITIONS = "tests/connector/landing/test_partitions.py"
 
 FAULTS = [
@@ -92,8 +93,8 @@ FAULTS = [
     Fault(
         "rows of one file get the values of another one",
         _LAYOUT,
-        "rows, keys, at = rows.take(order), keys.take(order), 0",
-        "rows, keys, at = rows, keys.take(order), 0",
+        "rows = rows.take(pc.sort_indices(keys, by))",
+        "rows = rows.slice(0)",
         _TEST_PARTITIONS,
     ),
     Fault(
@@ -118,11 +119,60 @@ FAULTS = [
         _TEST_PARTITIONS,
     ),
     Fault(
-        "the partition of an Iceberg file comes from its bounds",
+        "a row group without bounds is ignored",
         _ICEBERG,
-        "    entry[_PARTITION] = partition_of(file, metadata)\n",
+        "for column in _without_bounds(footer)",
+        "for column in ()",
+        _TEST_TYPES,
+    ),
+    Fault(
+        "a row group of nulls removes the bounds of a column",
+        _ICEBERG,
+        "chunk.statistics.null_count == chunk.num_values",
+        "chunk.statistics.null_count > chunk.num_values",
+        _TEST_TYPES,
+    ),
+    Fault(
+        "groups of rows are in the order of their hashes",
+        _LAYOUT,
+        ".sort_by(by)",
         "",
         _TEST_PARTITIONS,
+    ),
+    Fault(
+        "an empty text stays in a partition column of Delta",
+        _LAYOUT,
+        "        if self.empty_is_null:",
+        "        if False:",
+        _TEST_TYPES,
+    ),
+    Fault(
+        "row groups of open files are not counted",
+        _FILES,
+        "        self.row_groups += 1\n",
+        "",
+        _TEST,
+    ),
+    Fault(
+        "offsets of a replaced Iceberg table count",
+        "connector/landing/iceberg.py",
+        "return now[-1] is None and self._note",
+        "return now[-1] is not None and self._note",
+        _TEST,
+    ),
+    Fault(
+        "a rollback of Iceberg seems to be a replacement",
+        "connector/landing/iceberg.py",
+        " and not {*now[:-1]} & {*noted}",
+        "",
+        _TEST,
+    ),
+    Fault(
+        "columns with other numbers are not noticed",
+        _LANDING,
+        "if any(look.ids.get(path) != number for path, number in ours.items()):",
+        "if any(look.ids.get(path) is None for path, number in ours.items()):",
+        "tests/connector/landing/test_iceberg.py",
     ),
     Fault(
         "Iceberg's day is one later",

@@ -24,6 +24,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
+from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotRefUpdate
 from pyspark.sql.types import StructType
 
 from pyspark_kafka_group.columns.schema import arrow_schema, spark_schema
@@ -121,6 +122,10 @@ class Delta:
     def create_again(self) -> None:
         DeltaTable.create(self.data, self.table().schema(), mode="overwrite")
 
+    def replace(self) -> None:
+        """Begin the table anew, as an overwrite or ``CREATE OR REPLACE TABLE`` in Spark does."""
+        self.create_again()
+
 
 class Iceberg:
     """An Iceberg table of a catalog in SQLite."""
@@ -175,6 +180,12 @@ class Iceberg:
         catalog.drop_table("shop.orders")
         catalog.create_table("shop.orders", schema)
 
+    def replace(self) -> None:
+        """Begin the table anew, as ``CREATE OR REPLACE TABLE`` in Spark does: with the same id and properties."""
+        table = self.table()
+        asserted = (AssertTableUUID(uuid=table.metadata.table_uuid),)
+        table.catalog.commit_table(table, asserted, (RemoveSnapshotRefUpdate(**{"ref-name": "main"}),))
+
 
 Place = Delta | Iceberg
 
@@ -202,6 +213,11 @@ class Application:
     def schema(self) -> StructType:
         return spark_schema(self.columns)
 
+    def read(self, tp: TopicPartition, r: OffsetRange) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a range in batches, with the columns of this application."""
+        for batch in records(tp, r):
+            yield batch.select(self.columns)
+
     def ready(
         self,
         spans: Mapping[TopicPartition, tuple[int, int]],
@@ -220,8 +236,7 @@ class Application:
                 at = [start + (until - start) * n // tasks for n in range(tasks + 1)]
                 for first, last in pairwise(at):
                     r = OffsetRange(Offset(first), Offset(last))
-                    read = (batch.select(self.columns) for batch in records(tp, r))
-                    found = source.write_task(target, read, {tp: r})
+                    found = source.write_task(target, self.read(tp, r), {tp: r})
                     row = {"topic": tp.topic, "partition": tp.partition, "start": first, "until": last}
                     rows.append({**row, "files": pickle.dumps(found[tp])})
             return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -12,12 +13,15 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import BinaryType
 
+from pyspark_kafka_group.columns.schema import arrow_schema
 from pyspark_kafka_group.landing import iceberg
-from pyspark_kafka_group.landing.errors import LandingError, UnsupportedTableError
+from pyspark_kafka_group.landing.errors import LandingError, TableChangedError, UnsupportedTableError
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.stores.errors import TableBehindError
 from tests.connector.landing.applications import (
+    COLUMNS,
     ONE,
     ZERO,
     Application,
@@ -102,8 +106,12 @@ def set_property(at: Iceberg, name: str, value: str) -> None:
         change.set_properties({name: value})
 
 
-def test_manifests_are_merged(at: Iceberg, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("created", [True, False])
+def test_manifests_are_merged(at: Iceberg, monkeypatch: pytest.MonkeyPatch, *, created: bool) -> None:
+    """Also those of a table that others have created: Iceberg's default is not pyiceberg's."""
     monkeypatch.setattr(iceberg, "_MANIFESTS", 3)
+    if not created:
+        at.create(arrow_schema(COLUMNS))
     one = Application(at)
     set_property(at, "commit.manifest.min-count-to-merge", "2")
     for n in range(8):
@@ -158,6 +166,37 @@ def test_a_renamed_column_keeps_its_values(at: Iceberg) -> None:
     rows = at.table().scan().to_arrow()
     assert sorted(rows["body"].to_pylist()) == [b"0", b"1", b"2", b"3", b"4"]
     with pytest.raises(UnsupportedTableError, match="no column value"):
+        Application(at)
+
+
+def test_columns_that_became_others_while_a_query_runs(at: Iceberg) -> None:
+    """Regression: files name columns by number, so the values of such batches could not be read, or were swapped."""
+    one = Application(at)
+    one.land({ZERO: (0, 5)})
+    with at.table().update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("value")
+    with at.table().update_schema() as update:
+        update.add_column("value", BinaryType())
+    with pytest.raises(TableChangedError, match="The columns of IcebergLanding"):
+        one.land({ZERO: (5, 9)})
+    Application(at).land({ZERO: (5, 9)})
+    assert sorted((row["offset"], row["value"]) for row in at.rows() if row["value"]) == [
+        (n, str(n).encode()) for n in range(5, 9)
+    ]
+
+
+def test_another_application_creates_the_table_first(at: Iceberg, monkeypatch: pytest.MonkeyPatch) -> None:
+    Application(at)
+    monkeypatch.setattr(SqlCatalog, "table_exists", lambda *_: False)
+    Application(at).land({ZERO: (0, 5)})
+    assert judge(at) == once({ZERO: (0, 5)})
+
+
+def test_a_partition_by_a_name_with_a_dot_is_refused(at: Iceberg) -> None:
+    at.create(arrow_schema(COLUMNS).append(pa.field("geo.region", pa.string())))
+    with at.table().update_spec() as spec:
+        spec.add_identity("geo.region")
+    with pytest.raises(UnsupportedTableError, match=r"the partition field identity\(geo\.region\)"):
         Application(at)
 
 
