@@ -39,10 +39,10 @@ _DOUBLES = [0.0, -0.0, 1.0, 1.5, -2.25, 3.0, float("nan"), float("inf"), float("
 _FLOATS = [0.0, 1.5, -2.25, float("nan"), float("inf"), 0.1, 3.0]
 _TEXTS = ["", "a", "ab", "abc", "a\nb", "a%b", "a_b", "12", " 12 ", "-7", "1.5", "abc\n", "ABC", "é€", "x" * 30, "nan"]
 _TEXTS += ["1e3", "0012", "\\", "a.c", "a-b", "0", "-0", "99999999999999999999", "3000000000", "127", "+5", "12\x0b"]
-_TEXTS += ["1d", "-NaN", "nan\x7f", "+Infinity", " é", "a\r\n", "a\u2028", "\u0085"]
+_TEXTS += ["1.00000005960464477539062500001", "1d", "-NaN", "nan\x7f", "+Infinity", " é", "a\r\n", "a\u2028", "\u0085"]
 CUT = b"\xe2\x82"
 """The beginning of a character.  Spark's ``substring`` reads beyond such a text, and adds zero bytes: docs/where.md."""
-_BYTES = [text.encode() for text in _TEXTS] + [b"\xff", b"a\xffb", b"\x00", CUT]
+_BYTES = [text.encode() for text in _TEXTS] + [b"\xff", b"a\xffb", b"\x00", b"\xed\xa0A", CUT]
 
 
 def rows(random: Random, count: int) -> list[dict[str, Any]]:
@@ -96,7 +96,8 @@ _COMPARISONS = ["=", "<>", "<", "<=", ">", ">=", "<=>", "!=", "=="]
 _NUMBERS = ["value.b", "value.s", "value.i", "value.l", "value.f", "value.d", "value.dec", "partition", "offset"]
 _NUMBERS += ["value.in.`x y`", "VALUE.I"]
 _CONSTANTS = ["0", "1", "-1", "2", "10", "127", "2147483647", "3000000000", "1.5", "-2.25", "0.001", "1e0", "1.5D"]
-_CONSTANTS += ["9223372036854775807", "10L", "3Y", "NULL", "1e300", "0.1", "0.10", "1.5BD"]
+_CONSTANTS += ["9223372036854775807", "10L", "3Y", "NULL", "1e300", "0.1", "0.10", "1.5BD", "-128Y", "1e2BD"]
+_CONSTANTS += ["-2147483648", "-9223372036854775808L"]
 _STRINGS = ["value.t", "CAST(key AS STRING)", "topic", "CAST(value.bin AS STRING)", "substring(value.t, 1, 2)"]
 _STRINGS += ["substring(CAST(key AS STRING), -2, 2)", "substring(value.t, 2)", "substring(value.t, 0, 3)"]
 _STRINGS += ["substring(value.t, -5, 4)", "string(key)"]
@@ -169,7 +170,8 @@ class Conditions:
         return f"{self._number()} {self._one(_COMPARISONS)} {self._number()}"
 
     def _of_strings(self) -> str:
-        left, right = self._one([*_STRINGS, "key", "value.bin"]), self._one([*_WORDS, *_STRINGS, "key"])
+        parts = ["substring(key, 2)", "substring(value.bin, -2)", "substring(key, 2, 1)"]
+        left, right = self._one([*_STRINGS, *parts, "key", "value.bin"]), self._one([*_WORDS, *_STRINGS, "key"])
         return f"{left} {self._one(_COMPARISONS)} {right}"
 
     def _of_times(self) -> str:
@@ -199,6 +201,10 @@ FAILING = (
     "value.l div -1 > 0",
     "CAST(value.l AS INT) > 0",
     "partition = 0 OR CAST(value.t AS DOUBLE) > 1",
+    "CAST(value.t AS INT) / value.i > 1",
+    "value.i % CAST(value.t AS INT) > 1",
+    "value.i * -2147483648 < 0",
+    "exists(headers, h -> CAST(CAST(h.value AS STRING) AS INT) > 200)",
 )
 """Conditions that fail for a row."""
 
@@ -207,5 +213,6 @@ SAVED = (
     "partition = 0 OR 10 / partition > 1",
     "offset < 0 AND CAST(topic AS INT) = 1",
     "value.i < 10 AND value.i + 1 > 0 OR value.i > 0",
+    "value.i IS NULL AND CAST(topic AS INT) / value.i > 1",
 )
 """Conditions that would fail for a row if an earlier part did not decide."""

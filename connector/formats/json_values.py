@@ -8,9 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import math
 import re
-import struct
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
@@ -19,6 +17,7 @@ from typing import Any, NoReturn
 
 from pyspark.sql import types as t
 
+from pyspark_kafka_group.columns.rounding import for_single
 from pyspark_kafka_group.columns.schema import to_arrow_type
 from pyspark_kafka_group.formats.budget import Budget, cost_of, most_bytes
 from pyspark_kafka_group.formats.decoder import TOO_LARGE, MalformedValueError
@@ -188,13 +187,8 @@ def _floating(found: Any) -> float:
 
 
 def _single(found: Any) -> float:
-    """Return a number that rounds to the nearest FLOAT: rounding twice may give a neighbour."""
     number = _floating(found)
-    (bits,) = struct.unpack("<q", struct.pack("<d", number))
-    if bits & 0x1FFFFFFF != 0x10000000 or not isinstance(found, Number) or len(found) > 400:
-        return number
-    written, halfway = Decimal(found), Decimal(number)
-    return number if written == halfway else math.nextafter(number, math.copysign(math.inf, written - halfway))
+    return for_single(number, found) if isinstance(found, Number) else number
 
 
 def _decimal(found: Any, precision: int, scale: int) -> Decimal:

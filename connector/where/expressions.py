@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_kafka_group.columns.rounding import for_single
 from pyspark_kafka_group.where.types import limits
 
 Mask: TypeAlias = pa.BooleanArray
@@ -216,7 +217,9 @@ class Substring(_Unary):
         if self.length is not None and self.length <= 0:
             start = stop = 0
         if pa.types.is_binary(self.type):
-            return Result(pc.binary_slice(found.values, start, stop), found.failed)
+            # Deliberate: with an end, because without one Arrow (26) fails for each even number of rows.
+            end = limits(pa.int32())[1] if stop is None and start >= 0 else stop
+            return Result(pc.binary_slice(found.values, start, end), found.failed)
         try:
             values = found.values.cast(pa.string())
         except pa.ArrowInvalid:
@@ -248,7 +251,7 @@ class Exists(_Unary):
         null = pa.scalar(None, pa.bool_())
         values = pc.if_else(_rows(parents, pc.is_null(tested.values), rows), null, pa.scalar(False))
         values = pc.if_else(_rows(parents, _is(tested.values, True), rows), pa.scalar(True), values)
-        failed = None if tested.failed is None else _rows(parents, tested.failed, rows)
+        failed = None if tested.failed is None else _first_failed(parents, tested.failed, tested.values, rows)
         return Result(pc.if_else(pc.is_null(found.values), null, values), _any(found.failed, failed))
 
 
@@ -284,7 +287,8 @@ class Cast(_Unary):
         elif pa.types.is_integer(self.type):
             values = _map(_text(found.values), _integer(self.type), self.type)
         else:
-            values = _map(_text(found.values), _number, self.type)
+            read = _single if pa.types.is_float32(self.type) else _number
+            values = _map(_text(found.values), read, self.type)
         wrong = pc.and_(pc.is_null(values), pc.is_valid(found.values))
         return Result(values, found.failed if self.null_if_wrong else _any(found.failed, wrong))
 
@@ -308,6 +312,7 @@ class Arithmetic(_Binary):
         a, b = left.values, right.values
         before = _either(left, right, pc.is_null(a))
         if self.operator in ("/", "%", "div"):
+            before = _either(right, left, pc.is_null(b))  # Spark looks at the divisor first
             zero = pc.equal(b, pa.scalar(0, b.type))
             divisor = pc.if_else(zero, pa.scalar(None, b.type), b)
             failed = pc.and_(pc.fill_null(zero, False), pc.is_valid(a))
@@ -397,18 +402,32 @@ def _either(left: Result, right: Result, left_decides: Mask) -> Mask | None:
     return _any(left.failed, pc.and_(right.failed, pc.invert(left_decides)))
 
 
+def _first_failed(parents: pa.Array, failed: Mask, values: Mask, rows: int) -> Mask:
+    """Return which rows have an item that fails, and no earlier one that is true: Spark stops at that one."""
+    if not pc.any(failed).as_py():
+        return pa.repeat(pa.scalar(False), rows)
+    ends: dict[int, bool] = {}
+    items = zip(parents.to_pylist(), failed.to_pylist(), _is(values, True).to_pylist(), strict=True)
+    for parent, fails, true in items:
+        if fails or true:
+            ends.setdefault(parent, fails)
+    return pa.array([ends.get(row, False) for row in range(rows)], pa.bool_())
+
+
 def _rows(parents: pa.Array, mask: Mask, rows: int) -> Mask:
     """Return which rows have at least one marked item."""
     return pc.is_in(pa.array(range(rows), parents.type), value_set=parents.filter(mask))
 
 
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")  # one character for Java, and three for Python
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")  # one character for Java, and more for Python
 _REPLACED = "\ufffd".encode()
 _BLANK_OF_JAVA = "".join(map(chr, range(33)))  # what Java trims before it reads a floating-point number
 _BLANK = _BLANK_OF_JAVA + "\x7f"  # what Spark trims before it reads an integer
-_INTEGER = re.compile(r"([+-]?)0*([0-9]+)")
-_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?")
-_HEX_FLOAT = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[dDfF]?")
+# Deliberate: possessive (++), because texts are written by others.  Else a long one would take hours.
+_INTEGER = re.compile(r"([+-]?)([0-9]++)")
+_FLOAT = re.compile(r"[+-]?([0-9]++(\.[0-9]*+)?|\.[0-9]++)([eE][+-]?[0-9]++)?[dDfF]?")
+_HEX_DIGITS = r"(?:[0-9a-fA-F]++(?:\.[0-9a-fA-F]*+)?|\.[0-9a-fA-F]++)"
+_HEX_FLOAT = re.compile(rf"([+-]?0[xX]{_HEX_DIGITS}[pP][+-]?[0-9]++)[dDfF]?")
 _WORDS = {"inf": "inf", "infinity": "inf", "nan": "nan"}
 
 
@@ -417,9 +436,10 @@ def _integer(kind: pa.DataType) -> Callable[[str], int | None]:
 
     def read(text: str) -> int | None:
         found = _INTEGER.fullmatch(text.strip(_BLANK))
-        if found is None or len(found[2]) > 19:  # Deliberate: Python takes long for a number of many digits
+        digits = "" if found is None else found[2].lstrip("0") or "0"
+        if found is None or len(digits) > 19:  # Deliberate: Python takes long for a number of many digits
             return None
-        number = int(found[1] + found[2])
+        number = int(found[1] + digits)
         return number if low <= number <= high else None
 
     return read
@@ -439,6 +459,11 @@ def _number(text: str) -> float | None:
         return float("nan")
     found = _WORDS.get(word.lower())
     return None if found is None or (found == "nan" and sign) else float(sign + found)
+
+
+def _single(text: str) -> float | None:
+    number, digits = _number(text), text.strip(_BLANK_OF_JAVA)
+    return number if number is None or not _FLOAT.fullmatch(digits) else for_single(number, digits.rstrip("dDfF"))
 
 
 def _map(values: pa.Array, read: Callable[[str], Any], kind: pa.DataType) -> pa.Array:

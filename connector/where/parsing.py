@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import datetime
-import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -16,6 +13,14 @@ import pyarrow.compute as pc
 
 from pyspark_kafka_group.offsets.errors import MissingDependencyError, OptionError
 from pyspark_kafka_group.where import expressions as e
+from pyspark_kafka_group.where.constants import (
+    UnsupportedError,
+    is_inside,
+    of_decimal,
+    of_number,
+    of_time,
+    with_own_digits,
+)
 from pyspark_kafka_group.where.patterns import PatternError, of_like, of_rlike
 from pyspark_kafka_group.where.types import (
     BOOL,
@@ -25,7 +30,6 @@ from pyspark_kafka_group.where.types import (
     is_number,
     is_text,
     is_wider,
-    limits,
     name_of,
 )
 
@@ -42,10 +46,6 @@ SUPPORTED = (
     "Use comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, RLIKE, CAST and TRY_CAST of text to a number, "
     "substring, exists on headers, and arithmetic. Filter by anything else with df.where(...)."
 )
-
-
-class _UnsupportedError(Exception):
-    """A part of the condition is not supported."""
 
 
 def parse_condition(text: str, schema: Mapping[str, pa.DataType]) -> e.Expression:
@@ -67,13 +67,17 @@ def parse_condition(text: str, schema: Mapping[str, pa.DataType]) -> e.Expressio
     """
     if len(text) > MAX_LENGTH:
         raise OptionError("where", f"it has {len(text)} characters.", f"Write at most {MAX_LENGTH}.")
+    if "${" in text:
+        raise OptionError(
+            "where", "it has ${, where Spark's SQL would put in a variable.", "Put the value in yourself."
+        )
     too_deep = OptionError("where", "it is nested too deeply.", "Write IN for many OR, or fewer parentheses.")
     try:
         found = _Typing(schema).condition(_tree(text))
         depth = _depth(found)
     except RecursionError:
         raise too_deep from None
-    except _UnsupportedError as problem:
+    except UnsupportedError as problem:
         raise OptionError("where", f"{problem}.", SUPPORTED) from None
     if depth > _MAX_DEPTH:
         raise too_deep
@@ -117,8 +121,6 @@ _CASTS: dict[str, pa.DataType] = {
     "FLOAT": pa.float32(),
     "DOUBLE": pa.float64(),
 }
-_DIGITS = re.compile(r"[0-9]+")
-_EXPONENT = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+")
 
 
 class _Typing:
@@ -137,14 +139,14 @@ class _Typing:
         # Deliberate: an argument that is not expected, such as a modifier of a later version of sqlglot, is refused.
         known = {"this", "expression", *_ARGUMENTS.get(kind, ())}
         if kind not in _BUILDERS or {name for name, value in tree.args.items() if value} - known:
-            raise _UnsupportedError(f"{_sql(tree)} is not supported")
+            raise UnsupportedError(f"{_sql(tree)} is not supported")
         return _BUILDERS[kind](self, tree)
 
     def _boolean(self, typed: e.Expression, tree: Tree) -> e.Expression:
         if typed.type == NULL:
             return e.Literal(BOOL, None)
         if typed.type != BOOL:
-            raise _UnsupportedError(f"{_sql(tree)} is {name_of(typed.type)}, not a condition")
+            raise UnsupportedError(f"{_sql(tree)} is {name_of(typed.type)}, not a condition")
         return typed
 
     def logic(self, tree: Tree) -> e.Expression:
@@ -167,7 +169,7 @@ class _Typing:
             path.insert(0, part.expression.name)
             part = part.this
         if type(part).__name__ not in ("Identifier", "Column"):
-            raise _UnsupportedError(f"{_sql(tree)} is not supported")
+            raise UnsupportedError(f"{_sql(tree)} is not supported")
         first = [part.name] if type(part).__name__ == "Identifier" else [one.name for one in part.parts]
         return self._field(first + path, tree)
 
@@ -182,7 +184,7 @@ class _Typing:
             found = [known for known in kinds if known.lower() == name.lower()]
             if len(found) != 1:
                 problem = "is ambiguous" if found else "does not exist"
-                raise _UnsupportedError(
+                raise UnsupportedError(
                     f"{_sql(tree)} {problem}: there is {', '.join(sorted(kinds)) or 'no field in it'}"
                 )
             names.append(found[0])
@@ -191,29 +193,15 @@ class _Typing:
         return e.Column(kind, tuple(names))
 
     def literal(self, tree: Tree) -> e.Expression:
-        text: str = tree.this
         if tree.is_string:
-            return e.Literal(pa.string(), text.encode())
-        if _DIGITS.fullmatch(text) and len(text) <= 19 and int(text) < 1 << 63:
-            return e.Literal(pa.int32() if int(text) < 1 << 31 else pa.int64(), int(text))
-        if _EXPONENT.fullmatch(text):
-            return e.Literal(pa.float64(), float(text))
-        return self._decimal(text, tree)
-
-    def _decimal(self, text: str, tree: Tree) -> e.Expression:
-        number = Decimal(text)
-        _, digits, exponent = number.as_tuple()
-        assert isinstance(exponent, int)
-        scale = max(-exponent, 0)
-        if len(digits) > 38 or scale > 38:
-            raise _UnsupportedError(f"{_sql(tree)} has more than 38 digits")
-        return e.Literal(pa.decimal128(max(len(digits), scale, 1), scale), number)
+            return e.Literal(pa.string(), tree.this.encode())
+        return of_number(tree.this)
 
     def concatenated(self, tree: Tree) -> e.Expression:
         # Texts side by side, too: Spark reads 'a''b' as one text with a quote, and 'a' 'b' as ab.
         of_texts = all(type(part).__name__ == "Literal" and part.is_string for part in tree.expressions)
         hint = ": write one text, and a quote in it as \\'" if of_texts else ""
-        raise _UnsupportedError(f"{_sql(tree)} is not supported{hint}")
+        raise UnsupportedError(f"{_sql(tree)} is not supported{hint}")
 
     def hexadecimal(self, tree: Tree) -> e.Expression:
         digits = tree.this
@@ -231,7 +219,7 @@ class _Typing:
         of_null = type(tree).__name__.startswith("NullSafe")
         right = tree.right.this if of_null and type(tree.right).__name__ == "Paren" else tree.right
         if {type(tree.left).__name__, type(right).__name__} & _CHAINED:
-            raise _UnsupportedError(f"{_sql(tree)} compares twice without parentheses")
+            raise UnsupportedError(f"{_sql(tree)} compares twice without parentheses")
         return self._compared(_COMPARISONS[type(tree).__name__], self.of(tree.left), self.of(tree.right), tree)
 
     def _compared(self, operator: str, left: e.Expression, right: e.Expression, tree: Tree) -> e.Expression:
@@ -245,27 +233,30 @@ class _Typing:
 
     def _alike(self, left: e.Expression, right: e.Expression, tree: Tree) -> tuple[e.Expression, e.Expression]:
         """Return two values in the type in which Spark compares them."""
+        left, right = with_own_digits(left, right), with_own_digits(right, left)
         kind = common_type(left.type, right.type)
         if kind is None:
             raise self._different(left.type, right.type, tree)
         return _widened(left, kind), _widened(right, kind)
 
-    def _different(self, left: pa.DataType, right: pa.DataType, tree: Tree) -> _UnsupportedError:
+    def _different(self, left: pa.DataType, right: pa.DataType, tree: Tree) -> UnsupportedError:
         what = f"{_sql(tree)} compares {name_of(left)} with {name_of(right)}, which is not supported"
         if not (is_comparable(left) and is_comparable(right)):
-            return _UnsupportedError(f"{what}: compare their fields")
+            return UnsupportedError(f"{what}: compare their fields")
         times = pa.types.is_temporal(left) and pa.types.is_temporal(right)  # no cast makes one of the other
-        return _UnsupportedError(what if times else f"{what}: cast one")
+        return UnsupportedError(what if times else f"{what}: cast one")
 
     def inside(self, tree: Tree) -> e.Expression:
         listed = tree.expressions
         if not listed:
-            raise _UnsupportedError(f"{_sql(tree)} has no list of constants")
+            raise UnsupportedError(f"{_sql(tree)} has no list of constants")
         of, values = self.of(tree.this), [self.of(one) for one in listed]
         kind = of.type
+        decimal = next((value for value in (of, *values) if pa.types.is_decimal(value.type)), of)
+        values = [with_own_digits(value, decimal) for value in values]
         for value, one in zip(values, listed, strict=True):
             if not isinstance(value, e.Literal):
-                raise _UnsupportedError(f"{_sql(one)} in a list is not a constant")
+                raise UnsupportedError(f"{_sql(one)} in a list is not a constant")
             found = common_type(kind, value.type)
             if found is None:
                 raise self._different(kind, value.type, tree)
@@ -284,7 +275,7 @@ class _Typing:
                 return e.IsNull(BOOL, of)
             case e.Literal(value=bool()) as wanted:
                 return e.Compare(BOOL, self._boolean(of, tree.this), wanted, "<=>")
-        raise _UnsupportedError(f"{_sql(tree)} is not supported")
+        raise UnsupportedError(f"{_sql(tree)} is not supported")
 
     def like(self, tree: Tree, escape: str = "\\") -> e.Expression:
         of = self.of(tree.this)
@@ -295,7 +286,7 @@ class _Typing:
     def escaped(self, tree: Tree) -> e.Expression:
         escape = self._text_of(tree.expression)
         if type(tree.this).__name__ != "Like" or len(escape) != 1:
-            raise _UnsupportedError(f"{_sql(tree)} is not supported")
+            raise UnsupportedError(f"{_sql(tree)} is not supported")
         return self.like(tree.this, escape)
 
     def rlike(self, tree: Tree) -> e.Expression:
@@ -304,40 +295,40 @@ class _Typing:
 
     def _matches(self, of: e.Expression, translate: Callable[[], str], tree: Tree) -> e.Expression:
         if not is_text(of.type):
-            raise _UnsupportedError(f"{_sql(tree)} needs text, not {name_of(of.type)}")
+            raise UnsupportedError(f"{_sql(tree)} needs text, not {name_of(of.type)}")
         try:
             pattern = translate()
             pc.match_substring_regex(pa.array([""]), pattern)
         except PatternError as problem:
-            raise _UnsupportedError(f"{_sql(tree)}: {problem}") from None
+            raise UnsupportedError(f"{_sql(tree)}: {problem}") from None
         except pa.ArrowInvalid:
-            raise _UnsupportedError(f"{_sql(tree)}: the pattern is not valid, or too large") from None
+            raise UnsupportedError(f"{_sql(tree)}: the pattern is not valid, or too large") from None
         return e.Matches(BOOL, of, pattern)
 
     def _text_of(self, tree: Tree) -> str:
         found = self.of(tree)
         if not isinstance(found, e.Literal) or found.type != pa.string():
-            raise _UnsupportedError(f"{_sql(tree)} is not a constant text")
+            raise UnsupportedError(f"{_sql(tree)} is not a constant text")
         return str(found.value, "utf-8")
 
     def substring(self, tree: Tree) -> e.Expression:
         of = self.of(tree.this)
         if not is_text(of.type):
-            raise _UnsupportedError(f"{_sql(tree)} needs text, not {name_of(of.type)}")
+            raise UnsupportedError(f"{_sql(tree)} needs text, not {name_of(of.type)}")
         numbers = [self.of(part) for name in ("start", "length") if (part := tree.args.get(name)) is not None]
         values = [one.value for one in numbers if isinstance(one, e.Literal) and one.type == pa.int32()]
         if len(values) != len(numbers) or not values:
-            raise _UnsupportedError(f"{_sql(tree)} needs constant positions")
+            raise UnsupportedError(f"{_sql(tree)} needs constant positions")
         return e.Substring(of.type, of, values[0], values[1] if len(values) > 1 else None)
 
     def exists(self, tree: Tree) -> e.Expression:
         body = tree.args.get("expression")
         of = self.of(tree.this)
         if type(body).__name__ != "Lambda" or len(body.expressions) != 1 or not pa.types.is_list(of.type):
-            raise _UnsupportedError(f"{_sql(tree)} is not exists(headers, h -> ...)")
+            raise UnsupportedError(f"{_sql(tree)} is not exists(headers, h -> ...)")
         name = body.expressions[0].name
         if name in self._schema:
-            raise _UnsupportedError(f"{_sql(tree)}: {name} is a column. Give the variable another name")
+            raise UnsupportedError(f"{_sql(tree)}: {name} is a column. Give the variable another name")
         inner = _Typing({**self._schema, name: of.type.value_type})
         return e.Exists(BOOL, of, name, inner.condition(body.this))
 
@@ -349,8 +340,9 @@ class _Typing:
         if constant is not None:
             return constant
         of, kind = self.of(tree.this), _CASTS.get(to.this.name if to.this is not None else "")
-        if kind is None or to.expressions:
-            raise _UnsupportedError(f"a cast to {_sql(to)} is not supported")
+        # Deliberate: a length or a collation, for example, would have another meaning.
+        if kind is None or {name for name, value in to.args.items() if value} - {"this", "nested"}:
+            raise UnsupportedError(f"a cast to {_sql(to)} is not supported")
         if of.type == NULL:
             return e.Literal(kind, None)
         if of.type == kind or (is_text(of.type) and is_text(kind)) or is_wider(of.type, kind):
@@ -358,14 +350,12 @@ class _Typing:
         narrow = pa.types.is_integer(of.type) and pa.types.is_integer(kind)
         number = of.type == pa.string() and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
         if narrow or number:
-            if isinstance(of, e.Literal) and narrow:  # 10Y: the suffix of a small integer
-                low, high = limits(kind)
-                if of.value is not None and low <= of.value <= high:
-                    return e.Literal(kind, of.value)
+            if isinstance(of, e.Literal) and narrow and is_inside(of.value, kind):  # 10Y: of a small integer
+                return e.Literal(kind, of.value)
             return e.Cast(kind, of, null_if_wrong)
         if of.type == pa.binary():
-            raise _UnsupportedError(f"{_sql(tree)} casts bytes: write CAST(CAST(... AS STRING) AS {name_of(kind)})")
-        raise _UnsupportedError(f"a cast from {name_of(of.type)} to {name_of(kind)} is not supported")
+            raise UnsupportedError(f"{_sql(tree)} casts bytes: write CAST(CAST(... AS STRING) AS {name_of(kind)})")
+        raise UnsupportedError(f"a cast from {name_of(of.type)} to {name_of(kind)} is not supported")
 
     def _dated(self, tree: Tree, to: Tree) -> e.Expression | None:
         """Return a constant of DATE or TIMESTAMP."""
@@ -374,39 +364,34 @@ class _Typing:
             return None
         found = self.of(tree)
         if not isinstance(found, e.Literal) or found.type != pa.string():
-            raise _UnsupportedError(f"{_sql(tree)} cannot be cast to {target}: only constants can")
-        text = str(found.value, "utf-8").strip()
-        try:
-            if target == "DATE":
-                return e.Literal(pa.date32(), datetime.date.fromisoformat(text))
-            moment = datetime.datetime.fromisoformat(text)
-        except ValueError:
-            example = "DATE '2026-01-31'" if target == "DATE" else "TIMESTAMP '2026-01-31 12:00:00Z'"
-            kind = example.partition(" ")[0]
-            raise _UnsupportedError(f"{text!r} is not a {kind}: write it like {example}") from None
-        if moment.tzinfo is None:
-            raise _UnsupportedError(f"{text!r} has no time zone: write it with Z, or an offset such as +01:00")
-        return e.Literal(pa.timestamp("us", "UTC"), moment)
+            raise UnsupportedError(f"{_sql(tree)} cannot be cast to {target}: only constants can")
+        return of_time(str(found.value, "utf-8"), is_date=target == "DATE")
 
     def _exact(self, tree: Tree, to: Tree) -> e.Expression | None:
         """Return a constant with the suffix BD, which sqlglot turns into a cast of its digits."""
         if to.this.name != "DECIMAL" or not to.expressions or type(tree).__name__ != "Literal" or not tree.is_string:
             return None
-        try:
-            return self._decimal(tree.this, tree)
-        except ArithmeticError:
-            return None
+        return of_decimal(tree.this)
 
     def sign(self, tree: Tree) -> e.Expression:
+        inner, suffix = tree.this, None
+        if type(inner).__name__ == "TryCast" and type(inner.this).__name__ == "Literal":  # 128Y
+            inner, suffix = inner.this, _CASTS.get(inner.args["to"].this.name)
+        if type(inner).__name__ == "Literal" and not inner.is_string:
+            number = of_number(f"-{inner.this}")
+            if suffix is None or number.type == suffix:
+                return number
+            if pa.types.is_integer(suffix) and is_inside(number.value, suffix):
+                return e.Literal(suffix, number.value)
         of = self.of(tree.this)
         if isinstance(of, e.Literal) and of.value is not None and is_number(of.type):
-            lowest = of.type == pa.int64() and of.value == -(1 << 63)
+            lowest = pa.types.is_integer(of.type) and not is_inside(-of.value, of.type)
             if not lowest:
                 return e.Literal(of.type, -of.value)
         if pa.types.is_floating(of.type):
             return e.Arithmetic(of.type, e.Literal(of.type, -1.0), of, "*")
         if not pa.types.is_integer(of.type):
-            raise _UnsupportedError(f"{_sql(tree)} is not supported for {name_of(of.type)}")
+            raise UnsupportedError(f"{_sql(tree)} is not supported for {name_of(of.type)}")
         return e.Arithmetic(of.type, e.Literal(of.type, 0), of, "-")
 
     def arithmetic(self, tree: Tree) -> e.Expression:
@@ -415,13 +400,13 @@ class _Typing:
         kind = common_type(left.type, right.type)
         if kind is None or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             hint = ": write a number with D, such as 1.5D" if is_number(left.type) and is_number(right.type) else ""
-            raise _UnsupportedError(
+            raise UnsupportedError(
                 f"{_sql(tree)} is not supported for {name_of(left.type)} and {name_of(right.type)}{hint}"
             )
         if operator == "/":
             kind = pa.float64()
         if operator in ("%", "div") and not pa.types.is_integer(kind):
-            raise _UnsupportedError(f"{_sql(tree)} is only supported for integers")
+            raise UnsupportedError(f"{_sql(tree)} is only supported for integers")
         if operator == "div":
             kind = pa.int64()
         return e.Arithmetic(kind, _widened(left, kind), _widened(right, kind), operator)

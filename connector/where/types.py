@@ -9,7 +9,11 @@ BOOL = pa.bool_()
 _SPARK = {"string": "STRING", "int8": "TINYINT", "int16": "SMALLINT", "int32": "INT", "int64": "BIGINT"}
 _SPARK |= {"bool": "BOOLEAN", "date32[day]": "DATE"}
 _SPARK |= {"timestamp[us, tz=UTC]": "TIMESTAMP", "timestamp[us]": "TIMESTAMP_NTZ"}
-_EXACT = pa.decimal256(76, 38)
+MOST_DIGITS = 38
+"""The most digits that a decimal of Spark has."""
+
+_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
+"""How many digits Spark gives the integers of a type."""
 
 
 def name_of(kind: pa.DataType) -> str:
@@ -64,7 +68,10 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
         return left if left.bit_width >= right.bit_width else right
     if pa.types.is_floating(left) or pa.types.is_floating(right):
         return pa.float64()
-    return _EXACT
+    exact = [pa.decimal128(_DIGITS[kind], 0) if kind in _DIGITS else kind for kind in (left, right)]
+    scale = max(kind.scale for kind in exact)
+    digits = max(kind.precision - kind.scale for kind in exact) + scale
+    return pa.decimal128(digits, scale) if digits <= MOST_DIGITS else None  # else Spark rounds one of them
 
 
 def limits(kind: pa.DataType) -> tuple[int, int]:

@@ -111,8 +111,8 @@ FAULTS = [
     Fault(
         "text with the largest number is not read",
         _EXPRESSIONS,
-        "len(found[2]) > 19:",
-        "len(found[2]) > 18:",
+        "len(digits) > 19:",
+        "len(digits) > 18:",
         _TEST_EXPRESSIONS,
     ),
     Fault(
@@ -159,9 +159,9 @@ FAULTS = [
     ),
     Fault(
         "2147483648 is an INT",
-        _PARSING,
-        "pa.int32() if int(text) < 1 << 31 else pa.int64()",
-        "pa.int32() if int(text) <= 1 << 31 else pa.int64()",
+        "connector/where/constants.py",
+        "if is_inside(int(text), kind):",
+        "if is_inside(int(text) - 1, kind):",
         _TEST_EXPRESSIONS,
     ),
     Fault(
@@ -233,5 +233,33 @@ FAULTS = [
         'elif char in "[]&^":',
         'elif char in "[]^":',
         _TEST_EXPRESSIONS,
+    ),
+    Fault(
+        "an item behind the one that is found fails",
+        "connector/where/expressions.py",
+        "            ends.setdefault(parent, fails)",
+        "            ends[parent] = fails",
+        "tests/connector/where/test_expressions.py",
+    ),
+    Fault(
+        "the dividend is tested before the divisor",
+        "connector/where/expressions.py",
+        "before = _either(right, left, pc.is_null(b))",
+        "before = _either(left, right, pc.is_null(a))",
+        "tests/connector/where/test_expressions.py",
+    ),
+    Fault(
+        "a decimal has a digit less than Spark gives it",
+        "connector/where/types.py",
+        "if digits <= MOST_DIGITS else None",
+        "if digits <= MOST_DIGITS + 2 else None",
+        "tests/connector/where/test_expressions.py",
+    ),
+    Fault(
+        "a minus is no part of a number",
+        "connector/where/parsing.py",
+        'number = of_number(f"-{inner.this}")',
+        "number = e.Literal(pa.int64(), -of_number(inner.this).value)",
+        "tests/connector/where/test_expressions.py",
     ),
 ]

@@ -49,7 +49,7 @@ cluster.patience cluster.request_errors
 cluster.properties.client_config cluster.properties.clients cluster.properties.durations
 cluster.properties.java_security cluster.properties.kafka_properties cluster.properties.permissions
 cluster.properties.redaction cluster.properties.secret_references
-columns.limits columns.native_library columns.record_batches columns.schema
+columns.limits columns.native_library columns.record_batches columns.rounding columns.schema
 control.client control.messages
 offsets.commit_metadata offsets.errors offsets.notes offsets.read_range
 offsets.spark_commit_log offsets.types offsets.wait_notice

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -18,6 +20,7 @@ from pyspark_kafka_group.formats.ddl import struct_type
 from pyspark_kafka_group.formats.decoder import TOO_LARGE, Decoded, MalformedValueError, decode_each
 from pyspark_kafka_group.formats.json_decoder import JsonDecoder
 from pyspark_kafka_group.formats.json_values import document
+from tests.packaging.packages import ROOT
 
 SCHEMA = (
     "a BIGINT, b DOUBLE, c STRING, d BOOLEAN, e DATE, f TIMESTAMP, g DECIMAL(5,2), h ARRAY<INT>, "
@@ -165,6 +168,32 @@ def test_a_float_is_the_nearest_one_in_one_line_and_in_more(text: bytes, value: 
 
     assert found.malformed == {}
     assert found.column.to_pylist() == [{"a": value}] * 2
+
+
+EXPONENTS = [
+    "1e-999999999",
+    "0e-999999999",
+    '"1e-10000000"',
+    "1e999999999",
+    "0." + "0" * 40 + "1e-9",
+    "-1E-99",
+    "15e-1",
+]
+
+
+def test_exponents_of_decimals_do_not_end_the_process() -> None:
+    """Regression: Arrow's reader reads beyond a table (apache/arrow#50964), so one record ended each worker."""
+    texts = [f'{{"a": {text}}}' for text in EXPONENTS]
+    program = f"""
+from tests.connector.formats.test_json import decode
+for text in {texts!r}:
+    found = decode("a DECIMAL(10,2)", text.encode(), b'{{"a": 1}}')
+    print(found.malformed.get(0) or found.column[0]["a"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-2000:]
+    refused = "a is a number, and not decimal(10,2)"
+    assert done.stdout.splitlines() == ["0.00", "0.00", "0.00", refused, "0.00", "0.00", "1.50"]
 
 
 SCALARS = st.one_of(

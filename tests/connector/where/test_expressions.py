@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from tests.connector.where.test_parsing import TYPED, TYPES, results
 NAN = float("nan")
 KEY = "CAST(key AS STRING)"
 FLAT = {**TYPES, "ok": pa.bool_(), "f": pa.float32(), "d": pa.float64(), "small": pa.int8()}
+FLAT |= {"big": pa.decimal128(38, 0), "exact": pa.decimal128(12, 2)}
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,21 @@ FLAT = {**TYPES, "ok": pa.bool_(), "f": pa.float32(), "d": pa.float64(), "small"
         ("substring(topic, -2, -1) = ''", "topic", ["orders"], [True]),
         (f"substring({KEY}, 3, 1) = 'a'", "key", [b"\xff" + "😀a".encode(), b"\xff\xc3\xa9a"], [True, True]),
         ("substring(key, 2, 1) = X'ff'", "key", [b"\x00\xff\x01"], [True]),
+        ("substring(key, 2) = 'bc'", "key", [b"abc", b"xyz", b"", b"a"], [True, False, False, False]),
+        ("substring(key, -2) = 'bc'", "key", [b"abc", b"bc"], [True, True]),
+        (f"TRY_CAST({KEY} AS FLOAT) = 1", "key", [b"1.00000005960464477539062500001", b" 1e0f"], [False, True]),
+        (f"{KEY} RLIKE '^.A$'", "key", [b"\xed\xa0A", b"\xed\xa0\x80A"], [True, True]),
+        ("small = -128Y", "small", [-128, 1], [True, False]),
+        ("offset = -9223372036854775808L", "offset", [-(2**63)], [True]),
+        ("offset > 1e2BD", "offset", [100, 101], [False, True]),
+        ("big > 7", "big", [Decimal(7), Decimal(8)], [False, True]),
+        ("exact IN (1, 1.50)", "exact", [Decimal("1.50"), Decimal("1.00"), Decimal("1.51")], [True, True, False]),
+        (
+            "exists(headers, h -> h.key = 'n' AND CAST(CAST(h.value AS STRING) AS INT) > 0)",
+            "headers",
+            [[{"key": "n", "value": b"1"}, {"key": "n", "value": b"x"}], [{"key": "m", "value": b"x"}]],
+            [True, False],
+        ),
         (
             "exists(headers, h -> h.value = 'a')",
             "headers",
@@ -86,6 +103,20 @@ def test_a_condition_has_the_results_of_spark(
         ("small + small > 0", {"small": [100, 3, -128]}, [True, False, True]),
         ("partition = 0 OR 10 / partition > 1", {"partition": [0, 5]}, [False, False]),
         ("10 / partition > 1 OR partition = 0", {"partition": [0, 5]}, [True, False]),
+        # Spark looks at the divisor first.
+        (f"CAST({KEY} AS INT) / partition > 1", {"key": [b"x", b"x"], "partition": [None, 1]}, [False, True]),
+        (f"partition / CAST({KEY} AS INT) > 1", {"partition": [None, 1], "key": [b"x", b"1"]}, [True, False]),
+        (f"partition % CAST({KEY} AS INT) > 1", {"partition": [None, 1], "key": [b"x", b"1"]}, [True, False]),
+        ("partition * -2147483648 < 0", {"partition": [2, 1]}, [True, False]),
+        (
+            "exists(headers, h -> CAST(CAST(h.value AS STRING) AS INT) > 0)",
+            {
+                "headers": [
+                    [{"key": "n", "value": value} for value in values] for values in ([b"1", b"x"], [b"x", b"1"])
+                ]
+            },
+            [False, True],
+        ),
         (
             f"exists(headers, h -> CAST(CAST(h.value AS STRING) AS INT) > 0) AND {KEY} = 'a'",
             {"headers": [[{"key": "x", "value": b"x"}], [{"key": "x", "value": b"1"}]], "key": [b"a", b"a"]},
@@ -108,12 +139,32 @@ def test_a_condition_fails_for_the_rows_for_which_spark_fails(
         ("offset BETWEEN SYMMETRIC 3 AND 1", "is not supported"),
         ("value.NAME = 'a'", "is ambiguous"),
         ("topic RLIKE '[a&&b]'", "'&' inside"),
+        ("CAST(topic AS STRING COLLATE UTF8_LCASE) LIKE 'O%'", "COLLATE UTF8_LCASE is not supported"),
+        ("topic = '${name}'", "put in a variable"),
+        ("value.big = 1.5", r"DECIMAL\(38, 0\) with DECIMAL\(2, 1\)"),
+        ("value.big IN (1, 1.5)", r"DECIMAL\(38, 0\) with DECIMAL\(2, 1\)"),
+        ("offset < 1e400", "too large"),
+        ("offset = 1E", "not a number"),
+        ("offset = 1e40BD", "38 digits"),
+        ("offset = 1e999999999BD", "38 digits"),
+        ("timestamp > TIMESTAMP '20260131T120000Z'", "is not a TIMESTAMP"),
+        ("timestamp > TIMESTAMP '2026-01-31 12:00:00,5Z'", "is not a TIMESTAMP"),
+        ("value.day = DATE '20260131'", "is not a DATE"),
     ],
 )
 def test_what_would_mean_something_else_is_refused(condition: str, part: str) -> None:
-    fields = [("name", pa.string()), ("Name", pa.string())]
+    fields = [("name", pa.string()), ("Name", pa.string()), ("big", pa.decimal128(38, 0)), ("day", pa.date32())]
     with pytest.raises(OptionError, match=part):
         parse_condition(condition, {**TYPED, "value": pa.struct(fields)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("DOUBLE", b"1" * 10**6 + b"x"), ("DOUBLE", b"0x" + b"f" * 10**6), ("BIGINT", b"0" * 10**6 + b"x")],
+)
+def test_a_long_text_that_is_no_number_takes_no_long_time(kind: str, text: bytes) -> None:
+    """Regression: the regular expressions tried all ways to split it.  This text would have taken hours."""
+    assert results(f"TRY_CAST({KEY} AS {kind}) > 1", key=[text]) == [None]
 
 
 def test_the_origin_of_a_record_is_read_if_one_part_may_fail() -> None:
