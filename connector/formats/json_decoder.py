@@ -32,7 +32,7 @@ _LOCAL = rf"^{DATE}[T ]\d\d:\d\d:\d\d(\.\d{{1,6}})?$"
 _WORDS = re.compile(rb"Inf\s*[,}\]]"), re.compile(rb"-NaN\s*[,}\]]")
 """Numbers that only Arrow's reader accepts.  Texts that look like them are decoded more slowly."""
 
-_EXPONENT = re.compile(rb'[:,\[\s"][-+]?(?:[0-9.]{30,}[eE][-+]?[0-9]+|[0-9.]+[eE][-+]?[0-9]{2,})\s*[",}\]]')
+_EXPONENT = re.compile(rb'[:,\[\s"][-+]?(?:[0-9.]{30,}+[eE][-+]?[0-9]++|[0-9.]++[eE][-+]?[0-9]{2,}+)\s*+[",}\]]')
 """Numbers with which Arrow's reader of decimals reads beyond a table, up to a crash (apache/arrow#50964)."""
 
 _TEXTS = {t.DateType: rf"^{DATE}$", t.TimestampType: _ZONED, t.TimestampNTZType: _LOCAL}
