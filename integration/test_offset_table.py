@@ -13,6 +13,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from integration.pipelines import wait_for
@@ -387,3 +388,32 @@ def test_values_of_all_types_reach_postgresql(spark: SparkSession, url: str) -> 
     assert row[8:10] == (True, {"a": 1})
     assert row[-1] == "NaN"
     assert set(nulls) == {None}
+
+
+def test_a_batch_runs_again_also_if_the_function_names_a_job_group(spark: SparkSession, tmp_path: Path) -> None:
+    """Regression: the job group was taken for the run, so the batch counted as written in the same run, for ever."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "one.txt").write_text("a")
+    url = f"sqlite:///{tmp_path}/etl.db"
+    with sa.create_engine(url).begin() as connection:
+        connection.execute(sa.text("CREATE TABLE items (value TEXT)"))
+    table, fails = OffsetTable(url, "etl"), [True]
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        batch.sparkSession.sparkContext.setJobGroup("etl", "writes a batch")
+        rows = batch.selectExpr("'orders' AS topic", "0 AS partition", "bigint(7) AS offset", "value")
+        table.write(rows, batch_id, into("items"))
+        if fails:
+            fails.pop()
+            raise RuntimeError("the second sink is away")
+
+    def run() -> None:
+        rows = spark.readStream.format("text").load(str(tmp_path / "in"))
+        writer = rows.writeStream.foreachBatch(write).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+
+    with pytest.raises(StreamingQueryException, match="the second sink is away"):
+        run()
+    run()
+    with sa.create_engine(url).begin() as connection:
+        assert connection.execute(sa.text("SELECT value FROM items")).all() == [("a",)]

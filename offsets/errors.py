@@ -267,7 +267,8 @@ class DataLossError(DataError):
         return cls.with_message(
             f"Topic {topic!r} was deleted and created again after this bookmark was made. Its offsets do not belong to "
             f"the new topic, so nothing was committed to the group {group_id!r}. This run may have read records of "
-            f"both topics. Make a new bookmark: it reads the new topic from its beginning.",
+            f"both topics. Make a new bookmark: it reads the new topic from its beginning, unless "
+            f"startingOffsetsIfNotCommitted is latest.",
             topic=topic,
             partition=-1,
             lost_from=-1,

@@ -94,8 +94,9 @@ class OtherTopicError(KafkaGroupError):
         return cls(
             f"OffsetTable: {table} has offsets of another topic {tp.topic!r} (topic id {stored}) than the one that the "
             f"query reads (topic id {found}), so it is unknown which of its records are written. Nothing of {tp} was "
-            f"written. If the topic was deleted and created again, stop all writers, call forget({tp.topic!r}), and "
-            f"start them again. If it is in another cluster, give it an OffsetTable with another consumer name."
+            f"written. If the topic was deleted and created again, stop all writers, call forget({tp.topic!r}), set the "
+            f"group's offsets of the topic to its beginning (kafka-group reset --to start), and start them again with "
+            f"a new checkpoint. If it is in another cluster, give it an OffsetTable with another consumer name."
         )
 
     @classmethod
@@ -106,7 +107,8 @@ class OtherTopicError(KafkaGroupError):
             f"reads (topic id {found}), so it is unknown which of its records are written. Nothing of this batch was "
             f"written. Use another table for this topic. Or, if the topic was created again, stop all writers, give "
             f"the old rows another name with UPDATE {table} SET topic = '{topic}-old' WHERE topic = '{topic}', run "
-            f"ALTER TABLE {table} UNSET TBLPROPERTIES ('{name}'), and start the writers again."
+            f"ALTER TABLE {table} UNSET TBLPROPERTIES ('{name}'), set the group's offsets of the topic to its "
+            f"beginning (kafka-group reset --to start), and start the writers again with a new checkpoint."
         )
 
 
@@ -120,8 +122,9 @@ class OtherGroupError(KafkaGroupError):
             f"OffsetTable: in {table}, the offset of {tp} under the name {consumer!r} belongs to the group {stored!r}, "
             f"and this query reads for the group {found!r}. Two groups under one name would each skip the records that "
             f"the other has written. Nothing of {tp} was written. If this query does other work, give its OffsetTable "
-            f"another consumer name. If it replaces the queries of {stored!r}, stop those, and call "
-            f"take_over({tp.topic!r}, {found!r}) once."
+            f"another consumer name. If it replaces the queries of {stored!r}, stop all, set the offsets of the group "
+            f"{found!r} to those of offsets(), and call take_over({tp.topic!r}, {found!r}) once. Else the records "
+            f"between the two are never written."
         )
 
 
@@ -172,7 +175,8 @@ class RefusedRecordError(KafkaGroupError):
         return cls(
             f"LakeTable: {table} does not take a row of this batch: {problem}. Nothing of this batch was written. "
             f"Correct the query or the table. Or write such rows to a second LakeTable without the constraint: select "
-            f"them with where() before write(), and the other rows with the opposite condition."
+            f"them with where() before write(), and the other rows with coalesce(not (...), true): a condition may be "
+            f"null."
         )
 
 

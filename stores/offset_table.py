@@ -252,7 +252,7 @@ class OffsetTable:
     def starting_offsets(self, *topics: str) -> str:
         """Return the offsets of these topics for the option ``startingOffsets``, so that a new group starts there.
 
-        The group's committed offsets take precedence.  So only partitions that the group has never committed start at
+        If a topic was created again, call `forget` first: these are the offsets of the old one.  The group's committed offsets take precedence.  So only partitions that the group has never committed start at
         these offsets.  Partitions without a row start at their beginning, because none of their records was written.
         After a restore of the database, this reads again all their records that the database has lost.
 
@@ -278,6 +278,8 @@ class OffsetTable:
         offsets : mapping of int to int
             The next offset to write, by partition.
         """
+        if wrong := {partition: offset for partition, offset in offsets.items() if partition < 0 or offset < 0}:
+            raise ConfigurationError(f"OffsetTable: {wrong} has negative numbers. Give partitions and their offsets.")
         self.create()
         with self._database.transaction() as connection:
             for partition, offset in sorted(offsets.items()):

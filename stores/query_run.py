@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.session.connect import is_remote
+from pyspark_kafka_group.session.running_batch import run_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,12 +30,13 @@ _lock = threading.Lock()  # guards _written
 def run_of(batch: DataFrame) -> object:
     """Return the identity of the run of a query.
 
-    Spark names the run in the job group of the thread that calls the function.  With Spark Connect, or in another
-    thread, there is only the session.  A session may serve several batches, but each of them once.
+    Spark also names it in the job group of the thread that calls the function, which users may set.  With Spark
+    Connect, or outside of a stream, there is only the session.  It may serve several batches, but each of them once.
     """
     session = batch.sparkSession
-    run = None if is_remote(session) else session.sparkContext.getLocalProperty(_RUN_ID)
-    return run or weakref.ref(session)
+    if is_remote(session):
+        return weakref.ref(session)
+    return run_id(batch) or session.sparkContext.getLocalProperty(_RUN_ID) or weakref.ref(session)
 
 
 @contextmanager

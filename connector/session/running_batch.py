@@ -121,6 +121,23 @@ def _ends(batch: DataFrame) -> Iterator[_End]:
 
     Spark has no public name for them (4.3.0), and its log can be anywhere.
     """
+    execution = _execution(batch)
+    if execution is not None:
+        yield from _ends_of(execution)
+
+
+def run_id(batch: DataFrame) -> str | None:
+    """Return the id of the run of the query that a DataFrame is of; None if it is not known.  Not with Connect."""
+    try:
+        execution = _execution(batch)
+        return None if execution is None else str(execution.runId().toString())
+    except Exception as problem:  # Deliberate: no public name leads there (4.3.0)
+        _log.debug("the run of the query is not known: %r", problem)
+        return None
+
+
+def _execution(batch: DataFrame) -> Any:
+    """Return the running query that a DataFrame is of, in the JVM; None if there is none."""
     frame: Any = batch
     session = frame._jdf.sparkSession()
     name = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
@@ -128,8 +145,8 @@ def _ends(batch: DataFrame) -> Iterator[_End]:
         # The property is missing in a thread of the user's own, and the session is another one if the rows were
         # made into a new DataFrame.
         if query.id().toString() == name or query.sparkSessionForStream().equals(session):
-            yield from _ends_of(query)
-            return
+            return query
+    return None
 
 
 def _ends_of(execution: Any) -> Iterator[_End]:

@@ -41,6 +41,12 @@ def test_offsets_are_set_read_and_forgotten(tmp_path: Path) -> None:
     assert other.offsets() == {TopicPartition("orders", 0): 1}
 
 
+@pytest.mark.parametrize("offsets", [{0: -5}, {-1: 5}])
+def test_negative_offsets_are_refused(tmp_path: Path, offsets: dict[int, int]) -> None:
+    with pytest.raises(ConfigurationError, match="has negative numbers"):
+        table(tmp_path).set_offsets("orders", offsets)
+
+
 def test_a_new_group_can_start_where_the_table_says(tmp_path: Path) -> None:
     offsets = table(tmp_path)
     assert offsets.starting_offsets("orders") == "earliest"
