@@ -94,9 +94,9 @@ class OtherTopicError(KafkaGroupError):
         return cls(
             f"OffsetTable: {table} has offsets of another topic {tp.topic!r} (topic id {stored}) than the one that the "
             f"query reads (topic id {found}), so it is unknown which of its records are written. Nothing of {tp} was "
-            f"written. If the topic was deleted and created again, stop all writers, call forget({tp.topic!r}), set the "
-            f"group's offsets of the topic to its beginning (kafka-group reset --to start), and start them again with "
-            f"a new checkpoint. If it is in another cluster, give it an OffsetTable with another consumer name."
+            f"written. If the topic was deleted and created again, stop all writers, call forget({tp.topic!r}), set "
+            f"the group's offsets of the topic to its beginning (kafka-group reset --to start), and start them again "
+            f"with a new checkpoint. If it is in another cluster, give it an OffsetTable with another consumer name."
         )
 
     @classmethod

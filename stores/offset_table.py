@@ -252,9 +252,10 @@ class OffsetTable:
     def starting_offsets(self, *topics: str) -> str:
         """Return the offsets of these topics for the option ``startingOffsets``, so that a new group starts there.
 
-        If a topic was created again, call `forget` first: these are the offsets of the old one.  The group's committed offsets take precedence.  So only partitions that the group has never committed start at
+        The group's committed offsets take precedence.  So only partitions that the group has never committed start at
         these offsets.  Partitions without a row start at their beginning, because none of their records was written.
-        After a restore of the database, this reads again all their records that the database has lost.
+        If a topic was created again, call `forget` first: these are the offsets of the old one.  After a restore of the
+        database, this reads again all their records that the database has lost.
 
         Parameters
         ----------

@@ -238,11 +238,18 @@ def _bits(length: int) -> pa.Buffer:
     return pa.py_buffer(bytearray((length + 7) // 8))
 
 
+_KEYS_AT_ONCE = 100_000
+
+
 def _text(keys: pa.Array) -> pa.Array:
     """Return keys of headers as text.  A key that is not UTF-8 gets replacement characters, as in Kafka's client."""
     import pyarrow as pa
 
-    try:
-        return keys.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
+    parts = [pa.array([], pa.string())]
+    for start in range(0, len(keys), _KEYS_AT_ONCE):  # a small batch may have millions, and objects take far more
+        part = keys.slice(start, _KEYS_AT_ONCE)
+        try:
+            parts.append(part.cast(pa.string()))
+        except pa.ArrowInvalid:
+            parts.append(pa.array([key.decode(errors="replace") for key in part.to_pylist()], pa.string()))
+    return pa.concat_arrays(parts)

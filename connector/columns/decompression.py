@@ -26,6 +26,7 @@ _ANY_GZIP_WINDOW = 31
 _GZIP_MAGIC, _GZIP_HEADER_BYTES = b"\x1f\x8b\x08", 18
 """The begin of a member, and its least size without data."""
 _MUCH_GZIP_BYTES = 4000
+_FIRST_GZIP_BYTES, _MOST_GZIP_BYTES = 512, 1 << 20
 """Above this size, Arrow is a quarter faster than zlib.  Below it, Arrow's start costs more."""
 _SNAPPY_RATIO = 22
 """Snappy's densest element becomes 64 bytes from 3."""
@@ -100,19 +101,21 @@ def _gunzip(data: memoryview, most_bytes: int) -> list[Piece]:
         except (OSError, pa.ArrowException):
             pass  # perhaps because of bytes behind the last member
     found: list[Piece] = []
-    left = most_bytes
-    rest: memoryview | bytes = data
+    left, at = most_bytes, 0
     while True:
-        stream = zlib.decompressobj(_ANY_GZIP_WINDOW)
-        member = stream.decompress(rest, left + 1)
-        if len(member) > left:
-            raise TooLargeError
+        # Deliberate: piece by piece.  zlib copies what it has left over, and there may be very many small members.
+        stream, size = zlib.decompressobj(_ANY_GZIP_WINDOW), _FIRST_GZIP_BYTES
+        while not stream.eof and at < len(data):
+            part = stream.decompress(data[at : at + size], left + 1)
+            if len(part) > left:
+                raise TooLargeError
+            _append(found, part)
+            left -= len(part)
+            at = min(at + size, len(data)) - len(stream.unused_data)
+            size = min(2 * size, _MOST_GZIP_BYTES)
         if not stream.eof:
             raise CompressionError("it is cut off")
-        _append(found, member)
-        left -= len(member)
-        rest = stream.unused_data
-        if len(rest) < _GZIP_HEADER_BYTES or rest[: len(_GZIP_MAGIC)] != _GZIP_MAGIC:
+        if len(data) - at < _GZIP_HEADER_BYTES or data[at : at + len(_GZIP_MAGIC)] != _GZIP_MAGIC:
             return found
 
 

@@ -6,8 +6,9 @@ Schemas are parsed by fastavro.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from decimal import Context, Decimal
+from itertools import repeat
 from typing import Any
 
 from pyspark_kafka_group.formats.avro_resolution import Names, definitions
@@ -83,6 +84,12 @@ _JSON: dict[str, type | tuple[type, ...]] = {
 
 _BITS = {"int": 31, "long": 63}
 
+_DECIMAL_BYTES, _TOO_LARGE = 16, 10**38
+"""What a decimal of 38 digits takes, and the first number with more."""
+
+_MOST_STEPS = 20_000
+"""How many parts a default may have.  Records that use each other twice double them with each level."""
+
 
 def _check(kind: str, default: Any) -> None:
     """Raise `ValueError` for a JSON default that does not have the type."""
@@ -138,7 +145,7 @@ def drop_unfit_defaults(schemas: Iterable[Schema], names: Names) -> None:
             try:
                 if "default" in field:
                     default_of(field["type"], field["default"], names)
-            except (ValueError, TypeError, KeyError, AttributeError):
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
                 del field["default"]
 
 
@@ -161,35 +168,67 @@ def set_defaults(parsed: Iterable[Schema], names: Names) -> None:
             field["default"] = value
 
 
+class _TooManyPartsError(OverflowError):
+    """A default has too many parts."""
+
+
 def default_of(schema: Schema, default: Any, names: Names) -> Any:
-    """Return the value of a JSON default; raise `ValueError` if it does not have the type."""
+    """Return the value of a JSON default; raise `ValueError` or `OverflowError` if it does not have the type."""
+    return _value(schema, default, names, repeat(None, _MOST_STEPS))
+
+
+def _value(schema: Schema, default: Any, names: Names, steps: Iterator[None]) -> Any:
+    if next(steps, 0) == 0:
+        raise _TooManyPartsError
     if isinstance(schema, list):
         for branch in schema:
             try:
-                return default_of(branch, default, names)
+                return _value(branch, default, names, steps)
             except ValueError:
                 continue
         raise ValueError(f"the default {default!r} is of no type of its union")
     kind, logical = (schema["type"], schema.get("logicalType")) if isinstance(schema, dict) else (schema, None)
     if not isinstance(kind, str):
-        return default_of(kind, default, names)
+        return _value(kind, default, names, steps)
     if kind in names and not isinstance(schema, dict):
-        return default_of(names[kind], default, names)
+        return _value(names[kind], default, names, steps)
     _check(kind, default)
     if kind in ("record", "error"):
-        return {f["name"]: default_of(f["type"], _given(f, default), names) for f in schema["fields"]}
+        return {f["name"]: _value(f["type"], _given(f, default), names, steps) for f in schema["fields"]}
     if kind == "array":
-        return [default_of(schema["items"], one, names) for one in default]
+        return [_value(schema["items"], one, names, steps) for one in default]
     if kind == "map":
-        return {key: default_of(schema["values"], one, names) for key, one in default.items()}
+        return {key: _value(schema["values"], one, names, steps) for key, one in default.items()}
+    if kind == "enum" and default not in schema["symbols"]:
+        raise ValueError(f"the default {default!r} is no symbol")
     if kind in ("bytes", "fixed"):
         value = default.encode("latin-1")
-        return decimal_of(value, schema.get("scale", 0)) if logical == f"{PREFIX}decimal" else value
+        if kind == "fixed" and len(value) != schema["size"]:
+            raise ValueError(f"the default {default!r} has another size")
+        if logical not in ("decimal", f"{PREFIX}decimal"):
+            return value
+        found = decimal_of(value, schema.get("scale", 0))  # raises for one of more digits than a column takes
+        return found if logical == f"{PREFIX}decimal" else value
     if kind in ("float", "double"):
-        return float(default)
+        try:
+            number = float(default)
+            struct.pack("<f" if kind == "float" else "<d", number)
+        except OverflowError:
+            raise ValueError(f"the default {default!r} is out of the range of {kind}") from None
+        return number
     return default * 1000 if logical == f"{PREFIX}millis" else default
 
 
 def decimal_of(value: bytes, scale: int) -> Decimal:
-    """Return the decimal for bytes of Avro."""
-    return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _DECIMALS)
+    """Return the decimal for bytes of Avro.
+
+    Raises
+    ------
+    ValueError
+        If it has more than 38 digits, which no column takes.  Deliberate: Arrow (26) takes some of them for others, and
+        Python takes hours for very many.
+    """
+    more, number = value[:-_DECIMAL_BYTES], int.from_bytes(value[-_DECIMAL_BYTES:], "big", signed=True)
+    if more.strip(b"\xff" if number < 0 else b"\0") or abs(number) >= _TOO_LARGE:
+        raise ValueError("the decimal has more than 38 digits")
+    return Decimal(number).scaleb(-scale, _DECIMALS)

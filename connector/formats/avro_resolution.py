@@ -76,12 +76,13 @@ def names_of(schemas: Iterable[Schema]) -> Names:
 
 def definitions(schemas: Iterable[Schema]) -> Iterator[dict[str, Any]]:
     """Yield all parts of schemas that are objects."""
-    left = list(schemas)
+    left, seen = list(schemas), set[int]()
     while left:
         schema = left.pop()
         if isinstance(schema, list):
             left += schema
-        elif isinstance(schema, dict):
+        elif isinstance(schema, dict) and id(schema) not in seen:
+            seen.add(id(schema))  # parts may be shared: then the ways to them double with each level
             yield schema
             left += [field["type"] for field in schema.get("fields", ())]
             left += [schema.get("items"), schema.get("values"), schema.get("type")]

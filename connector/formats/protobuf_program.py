@@ -40,6 +40,7 @@ _NUMBERS = {
 
 _TIMES = {"google.protobuf.Timestamp": 0, "google.protobuf.Duration": 1}
 _DEEPEST = 25
+_MOST_CONSTANTS = 4_000_000
 
 
 def program_of(message: Descriptor, indexes: tuple[int, ...], columns: ColumnLayout) -> Program | None:
@@ -173,6 +174,8 @@ class _ProtobufCompiler:
             text = name.encode()
             table += (number, len(self.constants), len(text))
             self.constants += text
+        if len(self.constants) > _MOST_CONSTANTS:  # each field has a copy of its enum's names
+            raise TypeError
         return self._op(_ENUM, column.number, int(not enum.is_closed), len(names), *table)
 
     @staticmethod

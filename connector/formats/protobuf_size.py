@@ -119,7 +119,7 @@ def check_size(value: bytes, begin: int, cost: MessageCost) -> None:
             budget.spend_bytes(group.size)
         elif wire == _END:
             stack.pop()
-        if at < 0 or at > end or wire > _FIXED_32 or len(stack) > _DEEP:
+        if at < 0 or at > end or wire > _FIXED_32 or len(stack) > _DEEP + 1:  # with the message itself
             return
 
 

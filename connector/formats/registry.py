@@ -27,7 +27,17 @@ if TYPE_CHECKING:
 
 
 class UnknownSchemaError(Exception):
-    """The registry has no such schema."""
+    """The registry has no such schema.
+
+    Parameters
+    ----------
+    asked : bool
+        Whether it was asked.
+    """
+
+    def __init__(self, *, asked: bool = True) -> None:
+        super().__init__()
+        self.asked = asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +190,7 @@ class Registry:
         if key in self._known:
             return self._known[key]
         if number > _LARGEST or time.monotonic() - self._unknown.get(number, float("-inf")) < _REMEMBERED_S:
-            raise UnknownSchemaError
+            raise UnknownSchemaError(asked=False)
         fmt = _format(kind)
         try:
             found = self._asked_twice(number, fmt)

@@ -60,6 +60,7 @@ class SchemaLookup:
         self._definition_of = definition_of
         self._known = {} if reader.id is None else {reader.id: reader}
         self._missing: dict[int, str] = {}
+        self._asked = 0  # requests for unknown ids
 
     def begin(self, values: pa.BinaryArray) -> list[int]:
         """Look up the schemas of the next records, and return their ids.
@@ -70,11 +71,12 @@ class SchemaLookup:
             If the registry does not answer.
         """
         self._missing.clear()  # the registry may have them now
+        self._asked = 0
         found = schema_ids(values)
         for number in found:
             if number in self._known:
                 continue
-            if len(self._missing) < MOST_UNKNOWN:
+            if self._asked < MOST_UNKNOWN:
                 self._ask(number)
             else:
                 self._missing[number] = (
@@ -100,5 +102,6 @@ class SchemaLookup:
     def _ask(self, number: int) -> None:
         try:
             self._known[number] = self._definition_of(number)
-        except UnknownSchemaError:
+        except UnknownSchemaError as problem:
+            self._asked += problem.asked
             self._missing[number] = f"the registry has no schema {number}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.cluster.properties.client_config import value_of
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, row_of
@@ -15,6 +16,8 @@ from pyspark_kafka_group.writing.record_rows import Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_ORIGIN = ("topic", "partition", "offset")
 
 PREFIX = "kafka-group."
 """The prefix of the added headers: topic, partition, offset, error."""
@@ -126,29 +129,14 @@ class DeadLetters:
 
     def _write(self, taken: pa.RecordBatch, errors: Sequence[str] | None, *, alone: bool = False) -> None:
         """Write records, each with a header for its error and its origin, unless ``errors`` is None."""
-        import pyarrow as pa
-
-        count = taken.num_rows
-        added = [None] * count if errors is None else errors
-        headers = pa.array(
-            [
-                [*_bytes(old or ()), *([] if error is None else _origin(topic, partition, offset, error))]
-                for error, old, topic, partition, offset in zip(
-                    added,
-                    *(taken.column(name).to_pylist() for name in ("headers", "topic", "partition", "offset")),
-                    strict=True,
-                )
-            ],
-            pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])),  # as producers take them
-        )
         rows = Rows(
-            count=count,
+            count=taken.num_rows,
             topics=(self._topic,),
             topic=None,
             partition=None,
             key=taken.column("key"),
             value=taken.column("value"),
-            headers=headers,
+            headers=_headers(taken, errors),
         )
         size = {"batch.size": "1"} if alone else {}
         with lease(producer_config({**self._properties, **size})) as producer:
@@ -156,10 +144,36 @@ class DeadLetters:
             producer.flush()
 
 
-def _bytes(headers: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"key": header["key"].encode(), "value": header["value"]} for header in headers]
+def _headers(taken: pa.RecordBatch, errors: Sequence[str] | None) -> pa.ListArray:
+    """Return the headers of the letters, as producers take them.
 
+    Deliberate: without a Python object for each old header.  A record of 3 kB may have millions of them.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-def _origin(topic: str, partition: int, offset: int, error: str) -> list[dict[str, Any]]:
-    found = {"topic": topic, "partition": str(partition), "offset": str(offset), "error": error}
-    return [{"key": (PREFIX + name).encode(), "value": text.encode()} for name, text in found.items()]
+    old = taken.column("headers")
+    names = [] if errors is None else [(PREFIX + name).encode() for name in (*_ORIGIN, "error")]
+    added = [
+        text.encode()
+        for *origin, error in zip(*(taken.column(name).to_pylist() for name in _ORIGIN), errors or (), strict=False)
+        for text in (*map(str, origin), error)
+    ]
+    lengths = pc.fill_null(pc.list_value_length(old), 0).to_pylist()
+    starts = [0, *accumulate(lengths)]
+
+    def column(of_old: pa.Array, of_added: pa.Array) -> pa.Array:
+        parts = [of_old.cast(pa.binary()).slice(0, 0)]
+        for row, length in enumerate(lengths):
+            parts.append(of_old.slice(starts[row], length).cast(pa.binary()))
+            parts.append(of_added.slice(row * len(names), len(names)))
+        return pa.concat_arrays(parts)
+
+    keys, values = old.flatten().flatten()
+    fields = [pa.field("key", pa.binary()), pa.field("value", pa.binary())]
+    columns = [
+        column(keys, pa.array(names * taken.num_rows, pa.binary())),
+        column(values, pa.array(added, pa.binary())),
+    ]
+    ends = [start + row * len(names) for row, start in enumerate(starts)]
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.StructArray.from_arrays(columns, fields=fields))

@@ -130,6 +130,7 @@ class DirectProducer(SinkProducer):
         self._seal(self._writer.open_partitions())
         while self._sender.unwritten_bytes:
             self._sender.step(_WAIT_S)
+        self._writer.collect()
         self._requests.last_error = ""
 
     # -- batches

@@ -139,6 +139,7 @@ class MessageProducer(SinkProducer):
             self._raise_failure()
         self._serve(self._producer.poll)
         self._raise_failure()
+        self._last_error = ""
 
     def close(self) -> None:
         self._producer.purge()

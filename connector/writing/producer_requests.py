@@ -245,7 +245,8 @@ class ProducerRequests:
         except (OSError, ProtocolError) as problem:
             self.note(problem, deadline)
             return {}
-        return {topic: int(found[topic]["max.message.bytes"]) for topic in topics if found.get(topic)}
+        limits = {topic: found.get(topic, {}).get("max.message.bytes") or "" for topic in topics}
+        return {topic: int(most) for topic, most in limits.items() if most.isdecimal()}
 
     # -- the producer id, and transactions
 

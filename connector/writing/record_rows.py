@@ -142,16 +142,25 @@ def record_rows(batch: pa.RecordBatch, columns: RecordColumns, topic: str | None
         topics,
         topic_of,
         None if columns.partition is None else _partitions(batch.column(columns.partition)),
-        None if columns.key is None else _bytes(batch.column(columns.key)),
-        _bytes(batch.column(columns.value)),
+        None if columns.key is None else _bytes(batch.column(columns.key), "key"),
+        _bytes(batch.column(columns.value), "value"),
         None if columns.headers is None else _headers(batch.column(columns.headers)),
     )
 
 
-def _bytes(column: pa.Array) -> pa.BinaryArray:
+def _bytes(column: pa.Array, name: str) -> pa.BinaryArray:
     import pyarrow as pa
 
-    return column if pa.types.is_binary(column.type) else column.cast(pa.binary())
+    if pa.types.is_binary(column.type):
+        return column
+    try:
+        return column.cast(pa.binary())
+    except pa.ArrowInvalid:  # a column of large values has more than 2 GB
+        raise ColumnError(
+            name,
+            "the rows that Spark gives to Python at once have more than 2 GB in it. Set "
+            "spark.sql.execution.arrow.maxRecordsPerBatch lower.",
+        ) from None
 
 
 def _topics(column: pa.Array) -> tuple[tuple[str, ...], pa.Int32Array | None]:
@@ -160,8 +169,14 @@ def _topics(column: pa.Array) -> tuple[tuple[str, ...], pa.Int32Array | None]:
             "topic",
             "the data contains a null topic (KAFKA_NULL_TOPIC_IN_DATA). Give each row one, or set the option topic.",
         )
-    encoded = column.dictionary_encode()
-    topics = tuple(encoded.dictionary.to_pylist())
+    import pyarrow as pa
+
+    # Deliberate: a column that is a dictionary already may have other indices.
+    encoded = (column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column).dictionary_encode()
+    try:
+        topics = tuple(encoded.dictionary.to_pylist())
+    except UnicodeDecodeError:
+        raise ColumnError("topic", "a row has a topic that is not valid UTF-8. Correct the column.") from None
     if "" in topics:
         raise ColumnError("topic", "a row has an empty topic. Give each row a topic, or set the option topic.")
     if any("\0" in topic for topic in topics):  # librdkafka would cut the name off there
@@ -209,5 +224,16 @@ def each(rows: Rows) -> Iterator[tuple[str, dict[str, Any]]]:
     for at in range(rows.count):
         arguments: dict[str, Any] = {name: column[at] for name, column in given.items()}
         if headers is not None and headers[at] is not None:
-            arguments["headers"] = [(header["key"].decode(), header["value"]) for header in headers[at]]
+            arguments["headers"] = [(_name(header["key"]), header["value"]) for header in headers[at]]
         yield rows.topics[0 if topic_of is None else topic_of[at]], arguments
+
+
+def _name(key: bytes) -> str:
+    """Return the name of a header for librdkafka; the direct producer takes any."""
+    try:
+        name = key.decode()
+    except UnicodeDecodeError:
+        raise ColumnError("headers", "a header has a key that is not valid UTF-8. Correct the column.") from None
+    if "\0" in name:  # librdkafka would cut it off there
+        raise ColumnError("headers", "a header has a zero byte in its key. Correct the column.")
+    return name

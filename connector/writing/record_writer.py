@@ -265,6 +265,10 @@ class RecordWriter:
             return Written(found.at, Stop.DONE, None)
         return Written(found.at, Stop(found.stop), TopicPartition(self._names[found.topic], found.partition))
 
+    def collect(self) -> None:
+        """Give back the memory of records that nothing needs any more.  An idle producer keeps little."""
+        self._memory.collect()
+
     def open_partitions(self) -> list[TopicPartition]:
         """Return the partitions with records in an open batch, in no particular order."""
         count = self._library.kw_open_count(self._handle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 from datetime import UTC, date, datetime
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_kafka_group.formats.avro_decoder import AvroDecoder, check_avro
+from pyspark_kafka_group.formats.avro_resolution import definitions
 from pyspark_kafka_group.formats.avro_types import spark_type
 from pyspark_kafka_group.formats.decoder import Decoded
 from pyspark_kafka_group.formats.registry import Definition
@@ -214,6 +216,10 @@ def test_a_new_field_has_its_default_in_each_record(kind: Any, default: Any, val
         (array("int"), ["x"], [5]),
         (array("int"), None, [5]),
         (record("I", b="int"), {}, {"b": 5}),
+        (ENUM, "Z", "B"),
+        ({"type": "fixed", "name": "F", "size": 2}, "abc", b"ab"),
+        ("float", 1e300, 5.0),
+        ("float", 10**400, 5.0),
     ],
 )  # fmt: skip
 def test_a_default_of_another_type_matters_only_to_records_without_the_field(
@@ -230,6 +236,35 @@ def test_a_default_of_another_type_matters_only_to_records_without_the_field(
         assert (found.malformed, found.column.to_pylist()) == ({}, [{"a": value}])
     without = decode(wrong, [framed(2, avro(older, {"x": 1}))], {2: older})
     assert without.malformed == {0: "schema 2 cannot be resolved to the one that is read"}
+
+
+@pytest.mark.parametrize("number", [34 * 10**37 + 28236692093846346337460743176821145600, 2**129, -(2**128), 10**38])
+def test_a_decimal_of_more_than_38_digits_is_malformed(number: int) -> None:
+    """Regression: Arrow took some of them for other numbers, such as 0, and a long one blocked a worker for hours."""
+    written = logical("bytes", "decimal", precision=60, scale=37)
+    wanted = logical("bytes", "decimal", precision=20, scale=10)
+    for size in (17, 200_000):
+        raw = number.to_bytes(size, "big", signed=True)
+        writer = holding("bytes")
+        found = decode(holding(wanted), [framed(2, avro(writer, {"a": raw}))], {2: holding(written)})
+        assert found.malformed == {0: "it is not what its schema says (ValueError)"}
+    huge = b"\x7f" + bytes(1_000_000)
+    assert decode(holding(wanted), [framed(2, avro(holding("bytes"), {"a": huge}))], {2: holding(written)}).malformed
+
+
+def test_a_schema_whose_parts_are_shared_takes_no_exponential_time() -> None:
+    """Regression: each level of records that use the next one twice doubled the time."""
+    inner: Any = record("R0", x="int")
+    for level in range(1, 40):
+        name = inner["name"]
+        inner = record(f"R{level}", field("a", inner, default={}), field("b", name, default={}))
+    with contextlib.suppress(MalformedError):
+        check_avro(definition(inner))
+    parts = {"type": "int"}
+    whole: Any = parts
+    for _ in range(60):
+        whole = {"type": "record", "name": "R", "fields": [{"name": n, "type": whole} for n in "ab"]}
+    assert len(list(definitions([whole]))) == 61
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest.mock import MagicMock
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql.types import StructType
 
@@ -200,6 +202,29 @@ def test_dead_letters_are_written_as_they_were_with_their_origin(monkeypatch: py
     (config,) = lease.call_args.args
     assert (config["acks"], config["bootstrap.servers"]) == ("all", "b:9092")
     assert "fetch.min.bytes" not in config
+
+
+def test_the_headers_of_a_letter_take_no_more_memory_than_those_of_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: a record of some kB with millions of headers took gigabytes, in each attempt."""
+    lease = MagicMock()
+    monkeypatch.setattr(dead_letters, "lease", lease)
+    columns, count = ("key", "value", "topic", "partition", "offset", "headers"), 300_000
+    read = batch(columns, b"x", b"{")
+    entries = pa.StructArray.from_arrays(
+        [pa.repeat(pa.scalar(""), count), pa.nulls(count, pa.binary())],
+        fields=[*read.schema.field("headers").type.value_type],
+    )
+    many = pa.ListArray.from_arrays(pa.array([0, 1, count], pa.int32()), entries)
+    read = read.set_column(columns.index("headers"), pa.field("headers", many.type), many)
+    tracemalloc.start()
+    try:
+        DeadLetters({"bootstrap.servers": "b:9092"}, "dead", "me").send(read, {0: "bad", 1: "bad"})
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+    (rows,) = lease.return_value.__enter__.return_value.send.call_args.args
+    assert pc.list_value_length(rows.headers).to_pylist() == [5, count + 3]
+    assert rows.headers.slice(0, 1).flatten().field("key").to_pylist()[:2] == [b"", b"kafka-group.topic"]
 
 
 _WITH, _WITHOUT = 4, 0  # headers of a letter with and without the added ones

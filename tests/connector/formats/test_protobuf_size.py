@@ -45,7 +45,8 @@ class Spent:
         (b"\x08", VALUE),
         (b"\x09\x00", VALUE),
         (b"\x80", 0),  # regression: the walk began again at the beginning, until the budget was spent
-        (GROUP * 500, 100 * (VALUE + VALUE)),  # deeper than the library goes
+        (GROUP * 500, 101 * (VALUE + VALUE)),  # deeper than the library goes
+        (GROUP * 100 + END * 100 + NUMBER, 301 * VALUE),  # regression: the walk ended one group too early
         (NUMBER + b"\x0f" + NUMBER, 2 * VALUE),  # no such kind of value
     ],
 )

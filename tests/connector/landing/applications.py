@@ -184,7 +184,7 @@ class Iceberg:
         """Begin the table anew, as ``CREATE OR REPLACE TABLE`` in Spark does: with the same id and properties."""
         table = self.table()
         asserted = (AssertTableUUID(uuid=table.metadata.table_uuid),)
-        table.catalog.commit_table(table, asserted, (RemoveSnapshotRefUpdate(**{"ref-name": "main"}),))
+        table.catalog.commit_table(table, asserted, (RemoveSnapshotRefUpdate.model_validate({"ref-name": "main"}),))
 
 
 Place = Delta | Iceberg

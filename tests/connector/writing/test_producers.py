@@ -20,7 +20,7 @@ from pyspark_kafka_group.writing.direct_producer import DirectProducer
 from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer
 from pyspark_kafka_group.writing.producer_cache import lease, open_producer
 from pyspark_kafka_group.writing.producer_properties import producer_config
-from pyspark_kafka_group.writing.record_rows import RecordColumns, record_rows
+from pyspark_kafka_group.writing.record_rows import RecordColumns, each, record_rows
 from tests.connector.writing.murmur2 import MURMUR2
 
 PARTITIONS = 7
@@ -243,6 +243,34 @@ def test_rows_that_are_no_records_are_refused(row: tuple[Any, ...], column: str,
     with pytest.raises(ColumnError, match=problem) as raised:
         record_rows(batch([(None, "v", "t", 1, None), row]), COLUMNS, None)
     assert raised.value.column == column
+
+
+@pytest.mark.parametrize(("key", "problem"), [(b"a\0b", "zero byte"), (b"\xff", "not valid UTF-8")])
+def test_a_header_that_librdkafka_would_change_is_refused(key: bytes, problem: str) -> None:
+    """Regression: it cut the key off at the zero byte.  The direct producer writes any key."""
+    entries = pa.StructArray.from_arrays(
+        [pa.array([key]).view(pa.string()), pa.array([b"1"])], fields=[*HEADERS.value_type]
+    )
+    given = pa.record_batch({"value": pa.array([b"v"]), "headers": pa.ListArray.from_arrays([0, 1], entries)})
+    rows = record_rows(given, RecordColumns(value=0, headers=1), "t")
+    with pytest.raises(ColumnError, match=problem):
+        list(each(rows))
+
+
+def test_a_topic_that_is_no_text_is_refused() -> None:
+    given = pa.record_batch({"topic": pa.array([b"t\xff"]).view(pa.string()), "value": pa.array([b"v"])})
+    with pytest.raises(ColumnError, match="a topic that is not valid UTF-8"):
+        record_rows(given, RecordColumns(value=1, topic=0), None)
+
+
+def test_a_column_of_topics_may_be_a_dictionary() -> None:
+    """Its indices may have another width than those of the C code."""
+    topics = pa.DictionaryArray.from_arrays(pa.array([2, 0, 2], pa.uint16()), pa.array(["a", "unused", "c"]))
+    given = pa.record_batch({"topic": topics, "value": pa.array([b"1", b"2", b"3"])})
+    rows = record_rows(given, RecordColumns(value=1, topic=0), None)
+    assert rows.topic is not None
+    assert [rows.topics[number] for number in rows.topic.to_pylist()] == ["c", "a", "c"]
+    assert len(rows.topics) == 2
 
 
 def test_large_types_are_taken_too() -> None:
