@@ -245,11 +245,11 @@ def _text(keys: pa.Array) -> pa.Array:
     """Return keys of headers as text.  A key that is not UTF-8 gets replacement characters, as in Kafka's client."""
     import pyarrow as pa
 
-    parts = [pa.array([], pa.string())]
-    for start in range(0, len(keys), _KEYS_AT_ONCE):  # a small batch may have millions, and objects take far more
-        part = keys.slice(start, _KEYS_AT_ONCE)
-        try:
-            parts.append(part.cast(pa.string()))
-        except pa.ArrowInvalid:
-            parts.append(pa.array([key.decode(errors="replace") for key in part.to_pylist()], pa.string()))
-    return pa.concat_arrays(parts)
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        if len(keys) <= _KEYS_AT_ONCE:
+            return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
+    # Deliberate: in parts.  A small batch may have millions of keys, and objects take far more than they do.
+    parts = [keys.slice(start, _KEYS_AT_ONCE) for start in range(0, len(keys), _KEYS_AT_ONCE)]
+    return pa.concat_arrays([_text(part) for part in parts])
