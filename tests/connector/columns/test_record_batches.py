@@ -13,7 +13,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Me
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_kafka_group.columns import chunk_reader, limits, record_batches
+from pyspark_kafka_group.columns import limits, record_batches
 from pyspark_kafka_group.columns.chunk_reader import BEYOND, MALFORMED, NOTHING, ChunkReader
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
 from pyspark_kafka_group.columns.record_batches import BATCHES, UnreadableError, whole_batches
@@ -506,10 +506,3 @@ def test_headers_of_nothing_count(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert [batch.num_rows for batch in Reading(fetched).batches] == [2] * 5
     assert [batch.num_rows for batch in Reading(fetched, ("offset", "value")).batches] == [10]
-
-
-def test_keys_of_headers_that_are_not_utf8_are_replaced_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small batch may have millions of them."""
-    monkeypatch.setattr(chunk_reader, "_KEYS_AT_ONCE", 2)
-    keys = pa.array([b"a", b"\xff", b"c", b"d", b"\xfe\xff"], pa.binary())
-    assert chunk_reader._text(keys).to_pylist() == ["a", "\ufffd", "c", "d", "\ufffd\ufffd"]
