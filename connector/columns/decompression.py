@@ -26,8 +26,9 @@ _ANY_GZIP_WINDOW = 31
 _GZIP_MAGIC, _GZIP_HEADER_BYTES = b"\x1f\x8b\x08", 18
 """The begin of a member, and its least size without data."""
 _MUCH_GZIP_BYTES = 4000
-_FIRST_GZIP_BYTES, _MOST_GZIP_BYTES = 512, 1 << 20
 """Above this size, Arrow is a quarter faster than zlib.  Below it, Arrow's start costs more."""
+_FIRST_GZIP_BYTES, _MOST_GZIP_BYTES = 512, 1 << 20
+"""How much zlib gets of a member at once: each time twice as much, between these."""
 _SNAPPY_RATIO = 22
 """Snappy's densest element becomes 64 bytes from 3."""
 

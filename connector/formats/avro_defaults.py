@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from decimal import Context, Decimal
-from itertools import repeat
 from typing import Any
 
 from pyspark_kafka_group.formats.avro_resolution import Names, definitions
@@ -168,18 +167,15 @@ def set_defaults(parsed: Iterable[Schema], names: Names) -> None:
             field["default"] = value
 
 
-class _TooManyPartsError(OverflowError):
-    """A default has too many parts."""
-
-
 def default_of(schema: Schema, default: Any, names: Names) -> Any:
     """Return the value of a JSON default; raise `ValueError` or `OverflowError` if it does not have the type."""
-    return _value(schema, default, names, repeat(None, _MOST_STEPS))
+    return _value(schema, default, names, iter(range(_MOST_STEPS)))
 
 
-def _value(schema: Schema, default: Any, names: Names, steps: Iterator[None]) -> Any:
-    if next(steps, 0) == 0:
-        raise _TooManyPartsError
+def _value(schema: Schema, default: Any, names: Names, steps: Iterator[int]) -> Any:
+    """See `default_of`.  Each part takes one of the steps that are left."""
+    if next(steps, None) is None:
+        raise OverflowError("the default has too many parts")
     if isinstance(schema, list):
         for branch in schema:
             try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -306,7 +306,7 @@ class IcebergState(TableState):
         metadata = table.metadata
         self.version = getattr(metadata, "last_sequence_number", 0)  # format version 1 has none, and is refused
         self.columns = {field.name: not field.required for field in table.schema().fields}
-        self.ids = dict(_ids(table))
+        self.ids = _ids(table)
         self.partitioning = tuple(f"{field.transform}({field.source_id})" for field in table.spec().fields)
         self.topic_ids = _noted(metadata.properties, TOPIC_PROPERTY)
         self.landed = {topic: int(n) for topic, n in _noted(metadata.properties, LANDING_PROPERTY).items()}
@@ -483,12 +483,11 @@ def unsupported(table: Table) -> list[str]:
     return found
 
 
-def _ids(table: Table) -> Iterator[tuple[str, int]]:
-    """Yield the paths of the columns and their fields, and the number by which files name each."""
+def _ids(table: Table) -> dict[str, int]:
+    """Return the paths of the columns and their fields, and the number by which files name each."""
     from pyiceberg.schema import index_name_by_id
 
-    for number, path in index_name_by_id(table.schema()).items():
-        yield path, number
+    return {path: number for number, path in index_name_by_id(table.schema()).items()}
 
 
 def _codec(table: Table) -> str:

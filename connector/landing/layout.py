@@ -126,7 +126,7 @@ def _without_empty(rows: pa.Table, name: str) -> pa.Table:
 
 
 def _days(rows: pa.Table, *, must: bool) -> pa.ChunkedArray:
-    """Return the days of the timestamps, in UTC; raise if a timestamp has none that Python knows, and it must."""
+    """Return the days of the timestamps, in UTC.  Python does not know all days: raise if it must, and does not."""
     # Deliberate: in UTC, as Spark's own date of a timestamp would depend on the session's time zone.
     days = rows.column("timestamp").cast(pa.date32())
     known = pc.and_(pc.greater_equal(days, date.min), pc.less_equal(days, date.max))

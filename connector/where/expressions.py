@@ -310,7 +310,6 @@ class Arithmetic(_Binary):
     def evaluate(self, columns: Columns, rows: int) -> Result:
         left, right = self.left.evaluate(columns, rows), self.right.evaluate(columns, rows)
         a, b = left.values, right.values
-        before = _either(left, right, pc.is_null(a))
         if self.operator in ("/", "%", "div"):
             before = _either(right, left, pc.is_null(b))  # Spark looks at the divisor first
             zero = pc.equal(b, pa.scalar(0, b.type))
@@ -319,6 +318,7 @@ class Arithmetic(_Binary):
             if self.operator == "/":
                 return Result(pc.divide(a, divisor), _any(before, failed))
             return self._whole(a, divisor, _any(before, failed))
+        before = _either(left, right, pc.is_null(a))
         if pa.types.is_floating(a.type):
             return Result(_FLOATING[self.operator](a, b), before)
         try:

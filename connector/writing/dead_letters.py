@@ -163,16 +163,16 @@ def _headers(taken: pa.RecordBatch, errors: Sequence[str] | None) -> pa.ListArra
     starts = [0, *accumulate(lengths)]
 
     def column(of_old: pa.Array, of_added: pa.Array) -> pa.Array:
-        parts = [of_old.cast(pa.binary()).slice(0, 0)]
+        parts = [of_old.slice(0, 0)]
         for row, length in enumerate(lengths):
-            parts.append(of_old.slice(starts[row], length).cast(pa.binary()))
+            parts.append(of_old.slice(starts[row], length))
             parts.append(of_added.slice(row * len(names), len(names)))
         return pa.concat_arrays(parts)
 
     keys, values = old.flatten().flatten()
     fields = [pa.field("key", pa.binary()), pa.field("value", pa.binary())]
     columns = [
-        column(keys, pa.array(names * taken.num_rows, pa.binary())),
+        column(keys.cast(pa.binary()), pa.array(names * taken.num_rows, pa.binary())),
         column(values, pa.array(added, pa.binary())),
     ]
     ends = [start + row * len(names) for row, start in enumerate(starts)]

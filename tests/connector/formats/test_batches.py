@@ -20,6 +20,8 @@ from pyspark_kafka_group.columns.schema import arrow_schema
 from pyspark_kafka_group.formats import planning
 from pyspark_kafka_group.formats.batches import BatchDecoder, typed_reading
 from pyspark_kafka_group.formats.planning import column_plans, typed_schema
+from pyspark_kafka_group.formats.registry import Definition, UnknownSchemaError
+from pyspark_kafka_group.formats.schema_lookup import SchemaLookup
 from pyspark_kafka_group.offsets.errors import (
     ConfigurationError,
     DeliveryError,
@@ -327,3 +329,18 @@ def test_a_missing_package_is_named_on_the_driver(kind: str, package: str, monke
 
     assert f"`pip install 'pyspark-kafka-group[{kind}]'`" in str(raised.value)
     assert sys.executable in str(raised.value)
+
+
+def test_ids_that_cost_no_request_do_not_hide_the_others() -> None:
+    """Regression: 64 ids that no registry can have made the records of rarer schemas malformed."""
+    known = Definition(id=7, kind="AVRO", text="")
+
+    def definition_of(number: int) -> Definition:
+        if number == 7:
+            return known
+        raise UnknownSchemaError(asked=False)
+
+    lookup = SchemaLookup(Definition(id=None, kind="AVRO", text=""), definition_of)
+    junk = [b"\0" + (2**31 + n).to_bytes(4, "big") for n in range(100)] * 2
+    lookup.begin(pa.array([*junk, b"\0\0\0\0\7"], pa.binary()))
+    assert lookup.definition(7) is known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from pyspark_kafka_group.writing.direct_producer import DirectProducer
 from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer
 from pyspark_kafka_group.writing.producer_cache import lease, open_producer
 from pyspark_kafka_group.writing.producer_properties import producer_config
+from pyspark_kafka_group.writing.producer_requests import ProducerRequests
 from pyspark_kafka_group.writing.record_rows import RecordColumns, each, record_rows
 from tests.connector.writing.murmur2 import MURMUR2
 
@@ -261,6 +263,29 @@ def test_a_topic_that_is_no_text_is_refused() -> None:
     given = pa.record_batch({"topic": pa.array([b"t\xff"]).view(pa.string()), "value": pa.array([b"v"])})
     with pytest.raises(ColumnError, match="a topic that is not valid UTF-8"):
         record_rows(given, RecordColumns(value=1, topic=0), None)
+
+
+def test_an_error_that_is_over_is_not_named_later(mock: MockKafka, topic: str) -> None:
+    with closing(MessageProducer(config(mock))) as producer:
+        producer._note(KafkaError(KafkaError._TRANSPORT))
+        write(producer, batch([(None, "v", topic, None, None)]))
+        assert producer._last_error == ""
+
+
+def test_an_idle_producer_gives_the_memory_of_its_batches_back(mock: MockKafka, topic: str) -> None:
+    """Regression: the last batches of each kept producer stayed in memory until its next task."""
+    with closing(DirectProducer(config(mock))) as producer:
+        write(producer, batch([(None, "v", topic, number, None) for number in range(PARTITIONS)]))
+        assert not producer._writer._memory.dropped
+
+
+@pytest.mark.parametrize("told", [{}, {"retention.ms": "1"}, {"max.message.bytes": None}])
+def test_a_system_that_does_not_tell_the_largest_batch(told: dict[str, Any]) -> None:
+    """Regression: each write ended with a KeyError, if it told other settings."""
+    requests: Any = object.__new__(ProducerRequests)
+    requests._settings = SimpleNamespace(answer_s=1.0)
+    requests._connections = SimpleNamespace(ask_any=lambda *_: {"t": told, "u": {"max.message.bytes": "7"}})
+    assert requests.batch_limits(["t", "u"]) == {"u": 7}
 
 
 def test_a_column_of_topics_may_be_a_dictionary() -> None:
