@@ -396,6 +396,18 @@ def test_new_columns(spark: SparkSession, create: Create) -> None:
     assert {tuple(row) for row in filled} == {(None, 0, 14, 40), ("x", 5, 9, 20)}
 
 
+def test_a_table_of_another_program_gets_the_columns_of_the_records(spark: SparkSession, create: Create) -> None:
+    """The newest snapshot of the table is older than its columns."""
+    name = create("of_another", "number BIGINT")
+    spark.range(3).toDF("number").writeTo(name).append()
+    with pytest.raises(ConfigurationError, match=r"has no column topic, partition, offset, but the batch has\. Add it"):
+        LakeTable(name).write(records(spark, 0, 5), 0)
+    spark.sql(f"ALTER TABLE {name} ADD COLUMNS (topic STRING, partition INT, offset BIGINT)")
+    assert LakeTable(name).write(records(spark, 0, 5), 0) == LakeWrite(20, 0)
+    assert LakeTable(name).write(records(spark, 0, 10), 1) == LakeWrite(20, 20)
+    assert spark.table(name).count() == 43
+
+
 def test_a_new_group_starts_where_the_rows_end(spark: SparkSession, create: Create) -> None:
     target = LakeTable(create("new_group"))
     assert target.starting_offsets(spark, "orders") == "earliest"
