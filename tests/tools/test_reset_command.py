@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote, new_lineage
 from pyspark_kafka_group.offsets.notes import ResetNote, read
+from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.wire.describe_requests import DescribedGroup, DescribedMember
 from pyspark_kafka_group.wire.fields import Reader
 from pyspark_kafka_group.wire.group_requests import FetchedOffset, FetchedOffsets, OffsetCommit
 from pyspark_kafka_group.wire.requests import read_by_topic
+from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, PartitionMetadata, TopicMetadata
 from pyspark_kafka_group.wire.types import TopicPartition
 from tests.tools.shell import refused, run_for_etl
 from tests.wire import answers
@@ -128,6 +131,23 @@ def test_the_offsets_of_another_group_come_with_their_leader_epochs(broker: Fake
     broker.answers[FETCH] = [committed(), committed(9, 4), committed()]
     assert run(broker, "--to-group", "other", "-y").exit_code == 0
     assert {value[:2] for value in sent(broker).values()} == {(9, 4)}
+
+
+@pytest.mark.parametrize("options", [("--to-group", "other"), ("--to", "-1")])
+def test_an_offset_of_a_deleted_topic_is_not_copied(broker: FakeBroker, options: tuple[str, ...]) -> None:
+    ids = ["AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"]
+    numbers = tuple(PartitionMetadata(n, 0, 1, 1) for n in range(2))
+    found = ClusterMetadata({1: broker.address}, (TopicMetadata("orders", 0, ids[1], numbers),))
+    broker.answers[METADATA] = answers.metadata(found)
+    for topic_id, code in ((ids[0], 2), (ids[1], 0)):
+        note = CommitNote("q", topic_id, 2, Offset(0), new_lineage()).encode()
+        offsets = {tp: FetchedOffset(0, 5, 3, note) for tp in ORDERS}
+        broker.answers[FETCH] = answers.offsets(FetchedOffsets(0, offsets))
+        broker.answers[LIST] = [listed(STARTS), listed(ENDS)]
+        done = run(broker, *options)
+        assert done.exit_code == code, done.output
+        if code:
+            refused(done, "orders-0, orders-1 counts the records of a deleted topic", "such as --to start")
 
 
 def test_offsets_come_from_a_file(broker: FakeBroker, tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark_kafka_group.cluster.cluster import Cluster
-from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset
+from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset, TopicInfo
 from pyspark_kafka_group.cluster.group_description import DEAD
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.notes import BookmarkNote, read
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.tools.analysis.arguments import (
     PartitionChoice,
@@ -22,6 +24,7 @@ from pyspark_kafka_group.tools.analysis.arguments import (
 from pyspark_kafka_group.tools.analysis.group_checks import (
     answered,
     check_exist,
+    listed,
     named,
     offsets_at_rest,
     stable_offsets,
@@ -114,10 +117,11 @@ def plan(inspection: Cluster, group_id: str, request: ResetRequest) -> list[Chan
     if request.target is None:
         given = _copied(inspection, request)
         partitions = sorted(given)
-        check_exist(inspection, choice_of(partitions))
+        _check_logs(given, check_exist(inspection, choice_of(partitions)))
     else:
         given = {}
-        partitions = sorted(_chosen(inspection, group_id, request, committed, request.target))
+        chosen, topics = _chosen(inspection, group_id, request, committed, request.target)
+        partitions = sorted(chosen)
     new = sorted({tp.topic for tp in partitions} - {tp.topic for tp in committed})
     if new and not request.allow_new_topics:
         raise ConfigurationError(
@@ -130,6 +134,8 @@ def plan(inspection: Cluster, group_id: str, request: ResetRequest) -> list[Chan
         answered(inspection.log_starts(partitions)), answered(inspection.log_ends(partitions, read_committed=False))
     )
     if request.target is not None:
+        if request.target.kind is TargetKind.COMMITTED:
+            _check_logs({tp: committed[tp] for tp in partitions if tp in committed}, topics)
         given = _resolved(inspection, request.target, partitions, committed, logs)
     return [_change(tp, given[tp], committed.get(tp), logs) for tp in partitions]
 
@@ -159,8 +165,8 @@ def _chosen(
     request: ResetRequest,
     committed: Mapping[TopicPartition, CommittedOffset],
     target: Target,
-) -> set[TopicPartition]:
-    """Return the partitions that ``--to`` resets."""
+) -> tuple[set[TopicPartition], Mapping[str, TopicInfo]]:
+    """Return the partitions that ``--to`` resets, and their topics."""
     wanted = request.wanted or dict.fromkeys({tp.topic for tp in committed})
     if not wanted:
         raise ConfigurationError(
@@ -180,7 +186,22 @@ def _chosen(
         elif numbers is None:
             numbers = topics[name].leader_epochs.keys()
         chosen |= {TopicPartition(name, number) for number in numbers}
-    return chosen
+    return chosen, topics
+
+
+def _check_logs(offsets: Mapping[TopicPartition, CommittedOffset], topics: Mapping[str, TopicInfo]) -> None:
+    """Refuse committed offsets whose notes name the log of a deleted topic."""
+    notes = {tp: read(offset.metadata) for tp, offset in offsets.items()}
+    deleted = sorted(
+        tp
+        for tp, note in notes.items()
+        if isinstance(note, CommitNote | BookmarkNote) and differ(note.topic_id, topics[tp.topic].topic_id)
+    )
+    if deleted:
+        raise ConfigurationError(
+            f"The committed offset of {listed(deleted)} counts the records of a deleted topic of that name. Choose a "
+            f"place of the new one, such as --to start, or leave it out with --topics."
+        )
 
 
 def _resolved(
