@@ -32,7 +32,7 @@ def into(table: str, *, columns: Sequence[str] | None = None, schema: str | None
     Notes
     -----
     PostgreSQL reads the values as text, so you can write a string to a column of type ``jsonb`` or ``uuid``.  Convert
-    arrays, maps and structs to strings first, with ``to_json``.  SQLite gets timestamps in UTC, and decimals as text.
+    arrays, maps and structs to strings first, with ``to_json``.  SQLite gets timestamps in UTC, and decimals and times as text.
     A timestamp without a zone counts as UTC in a column with a zone.
     """
     return BulkLoad(table, None if columns is None else tuple(columns), schema)
@@ -153,7 +153,7 @@ def as_parameters(rows: pa.RecordBatch, table: str) -> list[dict[str, Any]]:
         _check_text(field, column, table)
         if _is_zoned(field.type):
             columns.append(column.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us")))
-        elif pa.types.is_decimal(field.type):
+        elif pa.types.is_decimal(field.type) or pa.types.is_time(field.type):
             columns.append(column.cast(pa.string()))
         else:
             columns.append(column)

@@ -110,6 +110,12 @@ def test_nan_is_refused_where_it_would_be_null() -> None:
     assert as_parameters(batch(x=pa.array([1.0, None])), "t") == [{"x": 1.0}, {"x": None}]
 
 
+def test_sqlite_gets_a_time_of_the_day_as_text() -> None:
+    """Its driver refuses Python's times, and these have no nanoseconds."""
+    rows = batch(at=pa.array([3_723_000_000_001, None], pa.time64("ns")))
+    assert as_parameters(rows, "t") == [{"at": "01:02:03.000000001"}, {"at": None}]
+
+
 def test_text_that_is_not_utf_8_is_refused_with_its_column() -> None:
     """Regression: the query ended with an error of Python that named no record."""
     texts = pa.array([b"\xff", b"a", None], pa.binary()).view(pa.string())
