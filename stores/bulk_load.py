@@ -32,7 +32,8 @@ def into(table: str, *, columns: Sequence[str] | None = None, schema: str | None
     Notes
     -----
     PostgreSQL reads the values as text, so you can write a string to a column of type ``jsonb`` or ``uuid``.  Convert
-    arrays, maps and structs to strings first, with ``to_json``.  SQLite gets timestamps in UTC, and decimals and times as text.
+    arrays, maps and structs to strings first, with ``to_json``.  SQLite gets timestamps in UTC, and decimals and times
+    of the day as text.
     A timestamp without a zone counts as UTC in a column with a zone.
     """
     return BulkLoad(table, None if columns is None else tuple(columns), schema)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,9 @@ from typing import Any, NamedTuple
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, is_chosen
 
 Json = dict[str, Any]
+
+_YEAR_10000 = 253_402_300_800
+"""The first time that Python's dates do not have, in seconds since 1970."""
 
 _PARTITION = re.compile(r"(.+)-(\d{1,9})", re.DOTALL)
 
@@ -136,7 +138,7 @@ def _event(found: Any) -> EventLine:
     if not isinstance(found, dict):
         raise ValueError("it is not a JSON object")  # noqa: TRY004  # what a line holds is data
     time, member, name = (found.pop(key, None) for key in ("time", "member", "event"))
-    if not _is_number(time) or not isinstance(member, str) or not isinstance(name, str):
+    if not _is_time(time) or not isinstance(member, str) or not isinstance(name, str):
         raise ValueError("'time', 'member' or 'event' is missing or has another type")
     for field, value in found.items():
         if field in _FORMS and not _FORMS[field](value):
@@ -144,8 +146,9 @@ def _event(found: Any) -> EventLine:
     return EventLine(float(time), member, name, found)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _is_time(value: Any) -> bool:
+    # Also false for NaN.
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _YEAR_10000
 
 
 def _is_whole(value: Any) -> bool:

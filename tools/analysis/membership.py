@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from pyspark_kafka_group.tools.analysis.group_records import (
@@ -46,9 +46,15 @@ class LoggedMembers:
         self._classic: ClassicGroup | None = None
         self._members: dict[str, ConsumerMember] = {}
         self._assigned: dict[str, TopicIdPartitions] = {}
+        self._owners: dict[TopicPartition, Owner] | None = None  # None after a change
 
     def apply(self, record: GroupRecord) -> None:
         """Take the next record of the group."""
+        if isinstance(record, CommitRecord):
+            if record.topic_id is not None and self._names.get(record.topic_id) != record.tp.topic:
+                self._names[record.topic_id], self._owners = record.tp.topic, None
+            return
+        self._owners = None
         match record:
             case ClassicGroup():
                 self._forget_consumers()
@@ -69,8 +75,6 @@ class LoggedMembers:
                 self._assigned.pop(member_id, None)
                 if kind == CONSUMER_MEMBER:
                     self._members.pop(member_id, None)
-            case CommitRecord(tp=tp, topic_id=str(topic_id)):
-                self._names[topic_id] = tp.topic
             case _:
                 pass
 
@@ -83,19 +87,25 @@ class LoggedMembers:
 
     def owner(self, tp: TopicPartition) -> Owner | None:
         """Return the owner of a partition; None if there is no owner, or it is unknown."""
+        if self._owners is None:  # a group has many more commits than changes of its members
+            self._owners = dict(reversed([*self._all_owned()]))  # of two members, the first
+        return self._owners.get(tp)
+
+    def _all_owned(self) -> Iterator[tuple[TopicPartition, Owner]]:
+        """Yield the partitions of each member."""
         if self._classic is not None:
-            for member in self._classic.members:
-                if member.assignment is not None and tp in member.assignment:
-                    return Owner(member.member_id, member.client_id, member.host)
-            return None
+            for joined in self._classic.members:
+                for tp in joined.assignment or ():
+                    yield tp, Owner(joined.member_id, joined.client_id, joined.host)
+            return
         for member_id, assigned in self._assigned.items():
             introduced = self._members.get(member_id)
-            if introduced is not None and any(
-                tp.partition in numbers and self._names.get(topic_id) == tp.topic
-                for topic_id, numbers in assigned.items()
-            ):
-                return Owner(member_id, introduced.client_id, introduced.host)
-        return None
+            if introduced is None:
+                continue
+            owner = Owner(member_id, introduced.client_id, introduced.host)
+            for topic_id, numbers in assigned.items():
+                if (topic := self._names.get(topic_id)) is not None:
+                    yield from ((TopicPartition(topic, number), owner) for number in numbers)
 
     def _forget_consumers(self) -> None:
         self._members.clear()

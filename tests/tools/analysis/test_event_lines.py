@@ -44,6 +44,8 @@ def test_a_line_is_read_and_written_back() -> None:
         (b'{"time": 1, "member": "m"}', "'time', 'member' or 'event' is missing"),
         (line(time="now"), "'time', 'member' or 'event' is missing"),
         (line(time=float("nan")), "'time', 'member' or 'event' is missing"),
+        (line(time=10**400), "'time', 'member' or 'event' is missing"),
+        (line(time=1e306), "'time', 'member' or 'event' is missing"),
         (line(member=None), "'time', 'member' or 'event' is missing"),
         (line(offsets={"orders": 9}), "the field 'offsets' does not have the form"),
         (line(ranges={"orders-1": [1]}), "the field 'ranges' does not have the form"),
