@@ -4,7 +4,7 @@
 
     {"v": 1, "q": "<query id>", "t": "<topic id>", "n": 6, "l": "1f0c", "s": 100, "f": [["<query id>", 100]]}
 
-:class:`CommitNote` describes the fields.  Brokers allow 4096 bytes.  A note takes some 130, and 30 for each former
+and ``"i": true`` after a reset that was intended.  :class:`CommitNote` describes the fields.  Brokers allow 4096 bytes.  A note takes some 130, and 30 for each former
 owner.
 
 Kafka's own tools write no metadata.  So an offset without a note was set by another program.
@@ -81,6 +81,9 @@ class CommitNote(NamedTuple):
     former : tuple of Former
         The queries that committed before this one took over, in the order of their offsets.  Only the last few have
         names.
+    intended : bool
+        Whether the lineage begins with a reset that was intended.  Queries that have finished more under an earlier
+        one accept it, whatever their ``onOffsetRewind``.
     """
 
     query_id: str
@@ -89,6 +92,7 @@ class CommitNote(NamedTuple):
     since: Offset
     lineage: str
     former: tuple[Former, ...] = ()
+    intended: bool = False
 
     def formerly_committed_by(self, query_id: str) -> Offset:
         """Return the offset that a query had committed, or may have, before the query of this note took over."""
@@ -121,14 +125,15 @@ class CommitNote(NamedTuple):
 
     def encode(self) -> str:
         """Return the metadata for one committed offset."""
-        shared = _shared(self.query_id, self.topic_id, self.initial_partition_count, self.lineage)
+        shared = _shared(self.query_id, self.topic_id, self.initial_partition_count, self.lineage, self.intended)
         return f'{shared},"s":{self.since},"f":{_text(self.former)}}}'
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> CommitNote:
         """Return the note of a document; an error of its types for one that is damaged."""
         former = tuple(Former(query, Offset(until)) for query, until in document["f"])
-        note = cls(document["q"], document.get("t"), document["n"], Offset(document["s"]), document["l"], former)
+        since, intended = Offset(document["s"]), document.get("i") is True
+        note = cls(document["q"], document.get("t"), document["n"], since, document["l"], former, intended)
         names = (note.query_id, note.topic_id or "", note.lineage, *(f.query for f in former))
         numbers = (note.initial_partition_count, note.since, *(f.until for f in former))
         if not (all(isinstance(name, str) for name in names) and all(type(n) is int and n >= 0 for n in numbers)):
@@ -143,10 +148,14 @@ def _text(former: tuple[Former, ...]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _shared(query_id: str, topic_id: str | None, initial_partition_count: int, lineage: str) -> str:
+def _shared(
+    query_id: str, topic_id: str | None, initial_partition_count: int, lineage: str, intended: bool
+) -> str:
     """Return the part that is the same for many partitions, up to 10,000, without its closing brace."""
     topic = {} if topic_id is None else {"t": topic_id}
     document = {"v": 1, "q": query_id, **topic, "n": initial_partition_count, "l": lineage}
+    if intended:
+        document["i"] = True
     return json.dumps(document, separators=(",", ":"))[:-1]
 
 

@@ -50,8 +50,8 @@ class ResetNote(NamedTuple):
     previous : Offset or None
         The offset that was committed before; None if there was none.
     intended : bool
-        Whether a query shall accept it whatever its ``onOffsetRewind``.  It does so once, because its next commit
-        replaces the note.
+        Whether queries shall accept it, each once, whatever their ``onOffsetRewind``.  The first one replaces the note
+        by that of its own commit, which hands this on.
     """
 
     by: str

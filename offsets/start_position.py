@@ -285,7 +285,7 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
     """Return the start that the offsets call for, even if it is outside the log."""
     processed, committed, note = found.processed, found.committed, found.note
     rewound = policy.keeps_offsets and _went_back(info, found, query)
-    on_rewind = RewindPolicy.GROUP if info.reset is not None and info.reset.intended else policy.on_rewind
+    on_rewind = RewindPolicy.GROUP if _is_intended(info, found) else policy.on_rewind
     if rewound and on_rewind is RewindPolicy.FAIL:
         raise OffsetRewindError(
             topic=tp.topic,
@@ -309,9 +309,9 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
     if processed is not None and committed is None:
         # Without an offset to follow, a start after what the query has finished would leave out unread records.
         wanted = min(wanted, processed.offset)
-    known_lineage = None if note is None else note.lineage
+    known_lineage, decided_by = (None, info.reset) if note is None else (note.lineage, note)
     if processed is not None and (put_back or found.overwritten or not policy.keeps_offsets):
-        known_lineage = processed.lineage  # the query restores the group's offset, or there is no group
+        known_lineage, decided_by = processed.lineage, None  # it restores the group's offset, or there is no group
     initial = info.topic_partitions if info.initial_partition_count is None else info.initial_partition_count
     created_again = found.recreated and not is_behind(info, query.processed)
     if created_again or _begins_anew(info, query) or (put_back and not info.topic_started):
@@ -330,6 +330,7 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
             since=since,
             lineage=known_lineage or query.new_lineage,
             former=former,
+            intended=decided_by is not None and decided_by.intended,
         ),
         others=others,
         lost=found.lost,
@@ -353,6 +354,14 @@ def _went_back(info: PartitionInfo, found: _Evidence, query: QueryInfo) -> bool:
     # query has finished counts.
     decided = note is None or processed.lineage != note.lineage
     return committed < processed.offset and decided
+
+
+def _is_intended(info: PartitionInfo, found: _Evidence) -> bool:
+    """Return whether the reset says that queries shall accept it, or the note of one that has accepted it says so."""
+    if info.reset is not None:
+        return info.reset.intended
+    note, processed = found.note, found.processed
+    return note is not None and note.intended and processed is not None and processed.lineage < note.lineage
 
 
 def _set_back_from(info: PartitionInfo) -> Offset | None:

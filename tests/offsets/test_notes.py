@@ -36,6 +36,9 @@ GOLDEN: dict[str, Note] = {
     '{"v":1,"q":"6f2c","n":6,"l":"1f0c","s":100,"f":[["",7],["9b1d",100]]}': COMMIT._replace(
         topic_id=None, former=(Former("", Offset(7)), Former("9b1d", Offset(100)))
     ),
+    '{"v":1,"q":"6f2c","t":"QtOXfeWAR9uadceaKEMIPw","n":6,"l":"1f0c","i":true,"s":100,"f":[]}': COMMIT._replace(
+        intended=True
+    ),
     '{"v":1,"reset":{"by":"alice@laptop","at":1767225600000,"from":100}}': RESET,
     '{"v":1,"reset":{"by":"alice@laptop","at":1767225600000,"from":100,"intended":true}}': RESET._replace(
         intended=True
@@ -52,6 +55,7 @@ notes: dict[str, st.SearchStrategy[Note]] = {
         CommitNote,
         *(texts, st.none() | texts, st.integers(0, 2**31 - 1), offsets, texts),
         st.lists(st.builds(Former, texts, offsets), max_size=5).map(tuple),
+        st.booleans(),
     ),
     "reset": st.builds(ResetNote, st.text(max_size=200), st.integers(-(2**63), 2**63), st.none() | offsets),
     "bookmark": st.builds(

@@ -304,6 +304,20 @@ def test_a_reset_that_is_intended_is_accepted_once_whatever_the_policy(policy: R
     check(again, at(50, 40))  # its own commit has replaced the note
 
 
+@pytest.mark.parametrize("policy", RewindPolicy)
+def test_a_reset_that_is_intended_is_accepted_by_the_next_owner_too(policy: RewindPolicy) -> None:
+    """Regression: the first query's commit replaced the note, and the second one failed."""
+    first = decide(40, by=None, finished=60, info=reset_from(70, intended=True), policy=answered(policy))
+    taken = first.note._replace(query_id="another")
+    second = decide(50, by=taken, finished=70, policy=answered(policy))
+    assert (second.position, second.rewound, second.note.intended) == (50, True, True)
+    # A later reset needs a decision of its own, and a commit of an earlier start that arrives late is no reset.
+    later = known(45, by=taken._replace(lineage=SECOND, intended=False), finished=70, processed_lineage=NEW)
+    check({**later, "policy": answered(RewindPolicy.CHECKPOINT)}, at(70, 45, rewound=True))
+    late = known(45, by=taken, finished=70, processed_lineage=SECOND)
+    check({**late, "policy": answered(RewindPolicy.CHECKPOINT)}, at(70, 45, rewound=True))
+
+
 def test_reset_from_an_offset_that_the_log_has_lost_since_leaves_no_commit_above_the_start() -> None:
     """Otherwise the next owner would start there, and leave out the records between the start and the commit."""
     facts = known(95, by=None, finished=60, info=reset_from(150), policy=answered(RewindPolicy.CHECKPOINT, LENIENT))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.coordinator.assignment_stability import Share
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
+from pyspark_kafka_group.offsets.notes import ResetNote
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset, PartitionInfo
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 
@@ -88,6 +89,7 @@ class Stored(NamedTuple):
     offset: int
     note: CommitNote | None
     leader_epoch: LeaderEpoch | None = None
+    reset: ResetNote | None = None
 
 
 class Beginning(NamedTuple):
@@ -177,6 +179,7 @@ class OffsetStore:
         return PartitionInfo(
             committed=None if found is None else Offset(found.offset),
             note=None if found is None else found.note,
+            reset=None if found is None else found.reset,
             committed_leader_epoch=None if found is None else found.leader_epoch,
             log_start=Offset(log.start),
             log_end=Offset(log.end),

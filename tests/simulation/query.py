@@ -458,6 +458,8 @@ class Query:
 
     def _decide_rewind(self) -> None:
         """Let the user read that the group's offset has gone back, and set onOffsetRewind."""
+        if self.world.config.intended:
+            raise Violation("the query failed", f"q{self.number}: the reset was intended")
         if not (self.world.rewound or self.world.lost_offsets):
             raise Violation("the query failed", f"q{self.number}: nobody has reset an offset")
         self.policy = replace(self.policy, on_rewind=RewindPolicy(self.world.config.on_rewind))
@@ -470,7 +472,8 @@ class Query:
         for tp, (epoch, info) in given.info.items():
             processed, p = before.processed.get(tp), before.owned.get(tp)
             asked = p is not None and p.epoch == epoch and p.phase is Phase.RESOLVING
-            if asked and processed is not None and info.note is None and (info.committed or 0) < processed.offset:
+            decided = info.note is None and info.reset is None
+            if asked and processed is not None and decided and (info.committed or 0) < processed.offset:
                 raise Violation("reset ignored", f"q{self.number}: {tp} is back at {info.committed}")
 
     def _judge_other_run(self, given: inputs.PartitionInfoReceived, before: State) -> None:

@@ -100,6 +100,8 @@ def config_of(rng: random.Random, rare: str | None = None) -> tuple[Config, str]
         config = config._replace(own=tuple(rng.choice(OWN) for _ in config.own))
     if faults == "another program":
         config = config._replace(on_rewind=rng.choice(("checkpoint", "group")))  # see `Foreigner`
+    if config.asks and config.on_rewind == "group" and config.known:
+        config = config._replace(intended=True)
     if faults == "two runs":
         config = config._replace(static=False, transactions=rng.random() < 0.5)
     if faults == "assigned":

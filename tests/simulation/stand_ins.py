@@ -405,7 +405,8 @@ def _committed(world: World, tp: TopicPartition) -> CommittedOffset | None:
     stored = world.store.committed.get(tp)
     if stored is None:
         return None
-    text = "" if stored.note is None else stored.note.encode()
+    note = stored.note or stored.reset
+    text = "" if note is None else note.encode()
     return CommittedOffset(Offset(stored.offset), stored.leader_epoch, text)
 
 

@@ -17,6 +17,7 @@ from pyspark_kafka_group.coordinator.handover.outputs import Output
 from pyspark_kafka_group.coordinator.handover.state import Batch, State
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.notes import ResetNote
 from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.start_inputs import RewindPolicy, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
@@ -38,6 +39,7 @@ class Config(NamedTuple):
     ``known``: the group has committed offset 0 in every partition before.
     ``static``: members keep their place while their process is down.
     ``asks``: queries start with onOffsetRewind=fail.  If a query fails because of that, its user sets ``on_rewind``.
+    ``intended``: resets say that they are intended, so no query fails because of one.
     ``on_rewind``: the policy of all queries.  Schedules reset offsets and delete records only if queries then continue.
     ``log_changes``: topics are deleted and created again, logs are truncated, and no query fails because of it.
     ``forgets``: no query subscribes to a topic by name, so queries drop the processed offsets of deleted topics.
@@ -60,6 +62,7 @@ class Config(NamedTuple):
     static: bool = False
     on_rewind: str = "fail"
     asks: bool = False
+    intended: bool = False
     log_changes: bool = False
     forgets: bool = False
     fails: bool = False
@@ -517,11 +520,13 @@ class World:
         high = self.logs[tp].high
         for query in self.queries:
             self._die(query)
-        if arg & 8 and not self.config.latest:
+        if arg & 8 and not self.config.latest and not self.config.intended:
             del self.store.committed[tp]
             rewound = 0
         else:
-            self.store.committed[tp] = Stored(rewound, None)  # Kafka's tools write no metadata
+            # Kafka's tools write no metadata.
+            note = ResetNote("alice", 0, Offset(found.offset), intended=True) if self.config.intended else None
+            self.store.committed[tp] = Stored(rewound, None, reset=note)
             if self.config.on_rewind == "group":
                 self._note_again(tp, rewound, found.offset)
         self.rewound[tp] = min(rewound, self.rewound.get(tp, rewound))
