@@ -254,8 +254,8 @@ class Commits:
                 # has returned.  To wait for the deadline would only delay the next owners.
                 draining = (tp for tp, p in self._loop.state.owned.items() if p.phase is Phase.DRAINING)
                 self._loop.feed(inputs.Lose(tuple(draining)))
-            if problem.missing_topics:
-                self._leave_out(problem.missing_topics)
+            # Deliberate: one broker's answer does not count.  A coordinator may not know a new topic yet.
+            self._start_requests.check_topics(problem.missing_topics - self._loop.state.deleted)
         elif isinstance(problem, KafkaGroupError):
             self._loop.fail(problem)
         self._check_lasting(problem)
@@ -276,15 +276,6 @@ class Commits:
                     f"{remedy}. Batches that are not committed will be processed again."
                 )
             )
-
-    def _leave_out(self, topics: frozenset[str]) -> None:
-        """Decide again where topics start that a broker did not know just now, or whether they were deleted."""
-        if self._settings.start.fail_on_data_loss:
-            self._start_requests.check_topics(topics)  # this ends the query, so it must be certain
-        else:
-            state = self._loop.state
-            mine = tuple(tp for tp in state.owned if tp.topic in topics - state.deleted)
-            self._loop.feed(inputs.LogChangeFound(mine, inputs.LogChange.DELETED))
 
 
 def _lasts(problem: Exception) -> bool:

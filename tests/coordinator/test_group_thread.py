@@ -596,17 +596,36 @@ def test_processed_offsets_of_a_topic_that_is_gone_and_matches_no_more_are_dropp
     one.wait(lambda state: not state.processed)
 
 
-def test_commit_that_finds_a_topic_deleted_lets_the_others_go_on_if_loss_is_accepted(group: Make) -> None:
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_a_coordinator_that_does_not_know_a_topic_yet_deletes_nothing(group: Make, fail_on_data_loss: bool) -> None:
+    """Regression: without failOnDataLoss one answer counted, and a run with availableNow ended with nothing read."""
+    one = group(fail_on_data_loss=fail_on_data_loss).start(A)
+    one.commits.succeeds = False
+    one.plan()
+    one.finish()
+    one.wait(lambda state: state.committing is not None)
+    one.commits.answered(CommitRefusedError("UNKNOWN_TOPIC_OR_PART", "t", missing_topics=frozenset({"t"})))
+    one.wait(lambda _: "missing t" in one.offsets.asked)
+    one.commits.succeeds = True
+    one.wait(lambda _: "committed" in one.names())
+    assert not one.thread.state.deleted
+    assert "logChanged" not in one.names()
+
+
+def test_commit_that_finds_a_topic_deleted_lets_the_others_go_on_if_loss_is_accepted(
+    group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_kafka_group.offsets.lasting.GONE_S", 0.0)
     one = group(fail_on_data_loss=False)
     one.start(A)
     one.commits.succeeds = False
     one.plan()
     one.finish()
     one.wait(lambda state: state.committing is not None)
-    one.offsets.found = {}
-    one.worker.waits = True
+    one.offsets.found, one.offsets.missing = {}, frozenset({"t"})
     one.commits.answered(CommitRefusedError("UNKNOWN_TOPIC_OR_PART", "t", missing_topics=frozenset({"t"})))
     one.wait(lambda state: state.deleted == {"t"})
+    one.worker.waits = True
     assert one.said[-1] == events.LogChanged(partitions=(A,), change="deleted", ranges={A: span(0, 5)})
     assert one.thread.error is None
 

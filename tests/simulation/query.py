@@ -57,6 +57,9 @@ GRACEFUL = 1
 LATER = 4
 """Bit of the argument of ``info``: the cluster answers now, but the answer arrives later."""
 
+UNKNOWN = 8
+"""In the argument of a broken commit: the coordinator does not know the topics yet."""
+
 
 class Stage(IntEnum):
     """The last step of Spark's engine."""
@@ -386,7 +389,10 @@ class Query:
                     self.world.declare(self, tp, r)
             case events.LogChanged():
                 if event.change == inputs.LogChange.DELETED.value:
-                    self.untold -= {tp.topic for tp in event.partitions}
+                    topics = {tp.topic for tp in event.partitions}
+                    if topics - self.world.changed_topics:
+                        raise Violation("reported as deleted", f"q{self.number}: nobody has deleted {topics}")
+                    self.untold -= topics
                 for tp, r in event.ranges.items():
                     self.world.declare_changed(tp, r)
             case events.Replayed():
@@ -811,10 +817,16 @@ class Query:
         self._answer_commit("fenced")
 
     def break_commit(self, arg: int) -> bool:
-        """Let the commit fail before the broker has it, or with its outcome in doubt."""
+        """Let the commit fail before the broker has it, or with its outcome in doubt.
+
+        Or let a coordinator refuse it that does not know its topics yet, although they exist.
+        """
         if not self.running or self.commit is None:
             return False
         commit = self.commit
+        if arg & UNKNOWN and commit.transaction is None and not commit.landed:
+            self._answer_commit("unknown topic")
+            return True
         if commit.transaction is not None and not commit.landed:
             commit.transaction.abandoned = True
             if arg & 1 and commit.transaction in self.world.store.open:  # another run of the query may have ended it

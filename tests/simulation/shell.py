@@ -51,7 +51,7 @@ from pyspark_kafka_group.query.stream_planner import StreamPlanner
 from pyspark_kafka_group.wire import deadline
 from tests.simulation import routines, stand_ins
 from tests.simulation.cluster import Client, Stored
-from tests.simulation.query import LATER, WARMS_UP, OutstandingCommit, Query, Stage, Warm, reread
+from tests.simulation.query import LATER, UNKNOWN, WARMS_UP, OutstandingCommit, Query, Stage, Warm, reread
 from tests.simulation.stand_ins import CLOCK, SCENE, Executor, SimulatedMember
 from tests.simulation.violation import Violation
 
@@ -130,7 +130,7 @@ class ShellQuery(Query):
         self.group_routine = self.commit_routine = self.call = None
         self.asked_to_stop = False
         self.commit_how = 0
-        self.commit_breaks = self.dying = self.loses_answers = self.info_in_parts = self.leaders_are_silent = False
+        self.commit_breaks = self.commit_is_unknown = self.dying = self.loses_answers = self.info_in_parts = self.leaders_are_silent = False
         for batch in range(max(0, len(self.log) - 2), len(self.log)):
             self.log[batch] = reread(self.log[batch])
         unfinished = self.log[-1] if len(self.log) > self.finished_batches else None
@@ -482,9 +482,10 @@ class ShellQuery(Query):
     def break_commit(self, arg: int) -> bool:
         if not self.running or self.commit is None:
             return False
-        self.commit_breaks = True
+        self.commit_is_unknown = bool(arg & UNKNOWN)
+        self.commit_breaks = not self.commit_is_unknown
         self.send_commit(arg)
-        self.commit_breaks = False
+        self.commit_breaks = self.commit_is_unknown = False
         return True
 
     # --------------------------------------------------------------------------------- the engine

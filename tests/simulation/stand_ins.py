@@ -361,7 +361,7 @@ class SimulatedCommitter:
             if query.client.static and name == "UNKNOWN_MEMBER_ID" and taken:
                 name = "FENCED_INSTANCE_ID"
             raise commit_error(name, "the group has moved on", group_id="g", properties={})
-        missing = frozenset(tp.topic for tp in offsets if tp not in world.logs)
+        missing = frozenset(tp.topic for tp in offsets if tp not in world.logs or query.commit_is_unknown)
         if missing:
             raise CommitRefusedError("UNKNOWN_TOPIC_OR_PART", "these topics do not exist", missing_topics=missing)
         world.judge_accepted(query, commit)
