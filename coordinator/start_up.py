@@ -183,13 +183,31 @@ class _StartUp:
 
     def _restore(self, topics: frozenset[str]) -> State:
         """Return the state from the checkpoint and the stored skips."""
-        end, settings = self._unfinished or self._start, self._settings
-        markers: Markers = {}
-        if end.entries and settings.start.keeps_offsets:
-            markers = self._worker.submit(read_markers, self._skip_store, end.entries).result()
+        settings = self._settings
+        markers = self._markers(topics) if settings.start.keeps_offsets else {}
         given = inputs.Restored(self._start, self._query_id, markers, self._unfinished)
         state, _ = step(State(policy=settings.start), given)
         return replace(state, first_topics=tuple(sorted(topics))) if self._is_new else state
+
+    def _markers(self, topics: frozenset[str]) -> Markers:
+        """Return the stored skips of the last finished batch, and of the batch that Spark runs again."""
+        end = self._unfinished or self._start
+        needed = {tp for tp in end.entries if tp.topic in topics}
+        if self._unfinished is not None:
+            needed |= self._unfinished.ranges().keys()
+        rest = self._start.ranges().keys() - needed
+        markers = self._worker.submit(read_markers, self._skip_store, needed).result() if needed else {}
+        try:
+            return {**markers, **(self._worker.submit(read_markers, self._skip_store, rest).result() if rest else {})}
+        except AuthenticationError as problem:
+            # Deliberate: a query that no longer reads these topics needs no right on them.
+            _log.warning(
+                "%s: whether the last batch has left ranges of %s to other queries is not known: %s",
+                self._client_id,
+                ", ".join(sorted({tp.topic for tp in rest})),
+                problem,
+            )
+            return markers
 
     def _note_deleted(self, state: State, topics: frozenset[str], offsets: GroupOffsets) -> State:
         """Return the state without topics that were deleted since the checkpoint was written."""

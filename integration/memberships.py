@@ -21,15 +21,15 @@ Join = Callable[..., Membership]
 
 @contextmanager
 def memberships() -> Iterator[Join]:
-    """Yield a function that starts a member with options of the source: ``join(options, name, **settings)``.
+    """Yield a function that starts a member with options of the source: ``join(options, name, start, **settings)``.
 
     All members leave at the end.
     """
     made: list[Membership] = []
 
-    def join(options: Mapping[str, str], name: str = "q", **settings: Any) -> Membership:
+    def join(options: Mapping[str, str], name: str = "q", start: BatchOffset = INITIAL, **settings: Any) -> Membership:
         group = replace(parse({"startingOffsets": "earliest", **options}).group, **settings).for_query(name)
-        one = start_up(group, start=INITIAL, query_id=name, client_id=name, event_log=EventLog(name, None))
+        one = start_up(group, start=start, query_id=name, client_id=name, event_log=EventLog(name, None))
         made.append(one)
         one.start()
         return one

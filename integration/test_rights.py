@@ -30,7 +30,9 @@ from integration.memberships import memberships, plan
 from integration.pipelines import wait_for
 from pyspark_kafka_group.batch import planning
 from pyspark_kafka_group.batch.bookmark import Bookmark
+from pyspark_kafka_group.cluster.cluster import connect
 from pyspark_kafka_group.cluster.skip_store import SkipStore, read_markers
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset, PartitionEntry
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
@@ -318,6 +320,29 @@ def test_a_topic_that_matches_and_may_not_be_read_is_a_warning(user: Make, caplo
     with memberships() as join:
         assert not join(given).has_topics
         assert re.search(f"'{place.topic}.*the right READ on it", caplog.text)
+
+
+@pytest.mark.parametrize("chosen", [{"subscribe": "{topic}"}, {"subscribePattern": "{topic}.*"}], ids=str)
+def test_a_topic_that_only_the_checkpoint_names_needs_no_right(
+    guarded: LocalKafka, user: Make, caplog: pytest.LogCaptureFixture, chosen: Mapping[str, str]
+) -> None:
+    """Regression: the query asked for skip markers of all topics it had ever read.
+
+    After a clean-up of a topic's rights, or of the topic with its rights, no start with the checkpoint succeeded.
+    """
+    place = user([ON_TOPIC, Right(READ, GROUP, "{group}*")])
+    former = f"{place.topic}-formerly"
+    guarded.create_topic(former, 1)
+    with closing(connect({"bootstrap.servers": place.servers}, client_id="test")) as cluster:
+        ids = {name: topic.topic_id for name, topic in cluster.topics([place.topic, former]).items()}
+    read = OffsetRange(Offset(0), Offset(5))
+    entries = {TopicPartition(name, 0): PartitionEntry(read, None, ids[name], "1f0c") for name in ids}
+    given = {**place.options, "kafka.group.id": place.group, "onOffsetRewind": "checkpoint", "commitMode": "plain"}
+    given |= {name: value.format(topic=place.topic) for name, value in chosen.items()}
+    with memberships() as join:
+        one = join(given, "q", BatchOffset("q", entries))
+        assert plan(one, RECORDS, timeout_s=40).ranges() == {place.tp: OffsetRange(Offset(5), Offset(RECORDS))}
+    assert f"ranges of {former} to other queries is not known" in caplog.text
 
 
 def test_a_bookmark_needs_what_a_member_needs(user: Make, spark: SparkSession) -> None:

@@ -4,8 +4,8 @@
 
     {"v": 1, "q": "<query id>", "t": "<topic id>", "n": 6, "l": "1f0c", "s": 100, "f": [["<query id>", 100]]}
 
-and ``"i": true`` after a reset that was intended.  :class:`CommitNote` describes the fields.  Brokers allow 4096 bytes.  A note takes some 130, and 30 for each former
-owner.
+and ``"i": true`` after a reset that was intended.  :class:`CommitNote` describes the fields.  Brokers allow 4096 bytes.
+A note takes some 130, and 30 for each former owner.
 
 Kafka's own tools write no metadata.  So an offset without a note was set by another program.
 """
@@ -148,9 +148,7 @@ def _text(former: tuple[Former, ...]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _shared(
-    query_id: str, topic_id: str | None, initial_partition_count: int, lineage: str, intended: bool
-) -> str:
+def _shared(query_id: str, topic_id: str | None, initial_partition_count: int, lineage: str, intended: bool) -> str:
     """Return the part that is the same for many partitions, up to 10,000, without its closing brace."""
     topic = {} if topic_id is None else {"t": topic_id}
     document = {"v": 1, "q": query_id, **topic, "n": initial_partition_count, "l": lineage}

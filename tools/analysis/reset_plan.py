@@ -117,7 +117,8 @@ def plan(inspection: Cluster, group_id: str, request: ResetRequest) -> list[Chan
     if request.target is None:
         given = _copied(inspection, request)
         partitions = sorted(given)
-        _check_logs(given, check_exist(inspection, choice_of(partitions)))
+        topics = check_exist(inspection, choice_of(partitions))
+        _check_logs(given, topics)
     else:
         given = {}
         chosen, topics = _chosen(inspection, group_id, request, committed, request.target)
