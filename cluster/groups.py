@@ -40,13 +40,16 @@ T = TypeVar("T")
 # max.message.bytes of 1 MB, and refuses more with UNKNOWN_SERVER_ERROR; one partition takes up to some 400 bytes.
 _REQUEST_PARTITIONS = 1000
 
+_COORDINATOR_AGE_S = 60.0
+"""How long to believe who coordinates a group.  A former one that is cut off from the others keeps answering."""
+
 
 class Groups(Channel):
     """Asks coordinators of groups.  Raises the errors of :class:`~pyspark_kafka_group.cluster.cluster.Cluster`."""
 
     def __init__(self, servers: list[Address], security: Security, *, client_id: str, properties: Properties) -> None:
         super().__init__(servers, security, client_id=client_id, properties=properties)
-        self._coordinators: dict[str, Address] = {}
+        self._coordinators: dict[str, tuple[Address, Deadline]] = {}  # and until when to believe it
 
     def committed(
         self,
@@ -308,14 +311,15 @@ class Groups(Channel):
             raise
 
     def _coordinator(self, group_id: str, deadline: Deadline) -> Address:
-        address = self._coordinators.get(group_id)
-        if address is None:
-            found = self._connections.ask_any(FindCoordinator(group_id), deadline)
-            name = error_name(found.error)
-            if name != NONE:
-                self._errors.refuse(name, f"the coordinator of group {group_id!r}", group_id=group_id)
-            address = self._coordinators[group_id] = found.address
-        return address
+        known = self._coordinators.get(group_id)
+        if known is not None and not known[1].passed:
+            return known[0]
+        found = self._connections.ask_any(FindCoordinator(group_id), deadline)
+        name = error_name(found.error)
+        if name != NONE:
+            self._errors.refuse(name, f"the coordinator of group {group_id!r}", group_id=group_id)
+        self._coordinators[group_id] = found.address, Deadline.after(_COORDINATOR_AGE_S)
+        return found.address
 
     def _refuse_group(self, name: str, message: str, group_id: str) -> NoReturn:
         if has(name, Consequence.OTHER_COORDINATOR):

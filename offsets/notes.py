@@ -35,6 +35,9 @@ VERSION = 1
 _LONGEST_NAME = 200
 """Brokers allow 4096 bytes of metadata, and a character may take six in JSON."""
 
+_YEAR_10000_MS = 253_402_300_800_000
+"""The first time that Python's dates do not have, in milliseconds since 1970."""
+
 
 class ResetNote(NamedTuple):
     """The note of a reset.
@@ -71,7 +74,7 @@ class ResetNote(NamedTuple):
         """Return the note of a document; an error of its types for one that is damaged."""
         reset = document["reset"]
         by, time_ms, previous = reset["by"], reset["at"], reset.get("from")
-        if not isinstance(by, str) or type(time_ms) is not int:
+        if not isinstance(by, str) or type(time_ms) is not int or not 0 <= time_ms < _YEAR_10000_MS:
             raise TypeError
         before = Offset(previous) if type(previous) is int and previous >= 0 else None
         return cls(by, time_ms, before, reset.get("intended") is True)
@@ -79,10 +82,7 @@ class ResetNote(NamedTuple):
     @property
     def time(self) -> str:
         """The time of the reset as a text for people."""
-        try:
-            return datetime.fromtimestamp(self.time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        except (ValueError, OverflowError, OSError):
-            return f"{self.time_ms} ms after 1970"
+        return datetime.fromtimestamp(self.time_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
     def __str__(self) -> str:
         before = "there was none before" if self.previous is None else f"it was {self.previous} before"

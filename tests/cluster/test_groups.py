@@ -200,6 +200,26 @@ def test_a_coordinator_that_has_moved_is_looked_for_at_once(
     assert first.kinds() == ["FindCoordinator", "OffsetFetch", "OffsetFetch", "FindCoordinator"]
 
 
+def test_a_former_coordinator_that_still_answers_is_left_after_a_while(
+    brokers: list[FakeBroker], requests: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: one that was cut off from the other brokers was asked for ever."""
+    second = brokers[1]
+    for number, broker in enumerate(brokers):
+        broker.answers[FETCH] = fetched(p0=FetchedOffset(0, number, 3, ""))
+
+    def found() -> int:
+        return requests.committed("etl", TPS[:1], require_stable=True).found[TPS[0]].offset
+
+    assert found() == 0
+    for broker in brokers:
+        broker.answers[FIND] = coordinator(second)
+    assert found() == 0
+    later = time.monotonic() + 61
+    monkeypatch.setattr("pyspark_kafka_group.wire.deadline.time.monotonic", lambda: later)
+    assert found() == 1
+
+
 @pytest.mark.parametrize("trouble", [fetched(NOT_COORDINATOR), HANG_UP, b"rubbish"], ids=["error", "lost", "rubbish"])
 def test_one_that_was_just_found_and_does_not_answer_passes_by_itself(
     broker: FakeBroker, requests: Cluster, trouble: object

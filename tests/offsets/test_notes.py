@@ -21,6 +21,7 @@ from pyspark_kafka_group.offsets.types import Offset, OffsetRange
 
 BROKERS_ALLOW = 4096
 LONGEST = 2**63 - 1
+YEAR_10000_MS = 253_402_300_800_000
 UUID, TOPIC_ID = "6f2c1c1e-95c7-4a0e-bb0d-1f7f2d1f1a55", "QtOXfeWAR9uadceaKEMIPw"
 
 COMMIT = CommitNote("6f2c", TOPIC_ID, 6, Offset(100), "1f0c")
@@ -57,7 +58,7 @@ notes: dict[str, st.SearchStrategy[Note]] = {
         st.lists(st.builds(Former, texts, offsets), max_size=5).map(tuple),
         st.booleans(),
     ),
-    "reset": st.builds(ResetNote, st.text(max_size=200), st.integers(-(2**63), 2**63), st.none() | offsets),
+    "reset": st.builds(ResetNote, st.text(max_size=200), st.integers(0, YEAR_10000_MS - 1), st.none() | offsets),
     "bookmark": st.builds(
         BookmarkNote, st.none() | texts, st.integers(0, 2**31 - 1), st.none() | st.integers(0, 2**31 - 1)
     ),
@@ -132,6 +133,8 @@ def test_what_has_the_wrong_type_is_no_note_of_a_commit(key: str, wrong: Any) ->
 
 def test_fields_of_a_reset_and_a_bookmark_that_are_missing_or_wrong_are_unknown() -> None:
     assert read(RESET.encode().replace("100}", '100,"intended":"yes"}')) == RESET
+    for odd in ("-1", str(YEAR_10000_MS), "1" * 400):
+        assert read(RESET.encode().replace("1767225600000", odd)) is None
     assert read(RESET.encode().replace("100}", "-1}")) == RESET._replace(previous=None)
     assert read('{"v":1,"bookmark":{"t":"x","n":6}}') == BookmarkNote("x", 6)
 
@@ -144,7 +147,7 @@ def test_fields_of_a_reset_and_a_bookmark_that_are_missing_or_wrong_are_unknown(
         # Even if its names were as long as those of topics, and each character took six bytes.
         (CommitNote("\u00e9" * 200, "\u00e9" * 200, 2**31 - 1, Offset(LONGEST), "\u00e9" * 200), BROKERS_ALLOW),
         (SkipNote((marker(LONGEST - 1, LONGEST, 2**31 - 1),) * 2), 200),
-        (ResetNote("\u00e9" * 5000, -(2**63), Offset(LONGEST)), BROKERS_ALLOW),
+        (ResetNote("\u00e9" * 5000, YEAR_10000_MS - 1, Offset(LONGEST)), BROKERS_ALLOW),
     ],
     ids=["commit", "long names", "skip", "reset"],
 )
@@ -154,6 +157,6 @@ def test_the_longest_note_is_below_what_brokers_allow(note: Note, most: int) -> 
 
 def test_a_reset_tells_people_who_set_what_and_when() -> None:
     assert str(RESET) == "alice@laptop set it with 'kafka-group' at 2026-01-01 00:00:00 UTC; it was 100 before"
-    odd = str(ResetNote("a\x1b[2J", 2**63, None))
+    odd = str(ResetNote("a\x1b[2J", YEAR_10000_MS - 1, None))
     assert odd.isprintable()
-    assert odd.endswith(f"at {2**63} ms after 1970; there was none before")
+    assert odd.endswith("at 9999-12-31 23:59:59 UTC; there was none before")

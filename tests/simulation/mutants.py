@@ -314,6 +314,14 @@ MUTANTS = [
         "False",
     ),
     Mutant(
+        "intended reset counts for the first query only",
+        start_position,
+        "_is_intended",
+        "note.intended and processed is not None",
+        "False and processed is not None",
+        seed=7,
+    ),
+    Mutant(
         "restored checkpoint goes unnoticed",
         checkpoint_age,
         "check_age",

@@ -399,7 +399,7 @@ PINNED = [
             "a group that is put back gets a new lineage",
             start_position,
             "_wanted",
-            "known_lineage = processed.lineage",
+            "known_lineage, decided_by = processed.lineage, None",
             "pass",
         ),
         "tests/coordinator/handover/test_starting.py::test_group_is_put_back_to_the_checkpoint_beside_the_first_batch",

@@ -130,7 +130,8 @@ class ShellQuery(Query):
         self.group_routine = self.commit_routine = self.call = None
         self.asked_to_stop = False
         self.commit_how = 0
-        self.commit_breaks = self.commit_is_unknown = self.dying = self.loses_answers = self.info_in_parts = self.leaders_are_silent = False
+        self.commit_breaks = self.commit_is_unknown = False
+        self.dying = self.loses_answers = self.info_in_parts = self.leaders_are_silent = False
         for batch in range(max(0, len(self.log) - 2), len(self.log)):
             self.log[batch] = reread(self.log[batch])
         unfinished = self.log[-1] if len(self.log) > self.finished_batches else None

@@ -118,7 +118,6 @@ def plan(inspection: Cluster, group_id: str, request: ResetRequest) -> list[Chan
         given = _copied(inspection, request)
         partitions = sorted(given)
         topics = check_exist(inspection, choice_of(partitions))
-        _check_logs(given, topics)
     else:
         given = {}
         chosen, topics = _chosen(inspection, group_id, request, committed, request.target)
@@ -134,9 +133,9 @@ def plan(inspection: Cluster, group_id: str, request: ResetRequest) -> list[Chan
     logs = _Logs(
         answered(inspection.log_starts(partitions)), answered(inspection.log_ends(partitions, read_committed=False))
     )
+    of_group = request.target is not None and request.target.kind is TargetKind.COMMITTED
+    _check_logs({tp: committed[tp] for tp in partitions if tp in committed} if of_group else given, topics)
     if request.target is not None:
-        if request.target.kind is TargetKind.COMMITTED:
-            _check_logs({tp: committed[tp] for tp in partitions if tp in committed}, topics)
         given = _resolved(inspection, request.target, partitions, committed, logs)
     return [_change(tp, given[tp], committed.get(tp), logs) for tp in partitions]
 
