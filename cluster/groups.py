@@ -11,6 +11,7 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_description import DEAD, GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.cluster.request_errors import CommitUnclearError
+from pyspark_kafka_group.offsets.errors import OffsetFormatError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.notes import BookmarkNote, read
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -330,7 +331,10 @@ class Groups(Channel):
 
 def _epoch_of_bookmark(metadata: str) -> int | None:
     """Return the leader epoch that a bookmark has noted; the version of its requests has no field for it."""
-    note = read(metadata)
+    try:
+        note = read(metadata)
+    except OffsetFormatError:
+        return None  # the callers that need the note read it again
     return note.leader_epoch if isinstance(note, BookmarkNote) else None
 
 

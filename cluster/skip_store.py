@@ -83,7 +83,7 @@ class SkipStore:
         found, failed = self._cluster.committed(self._group, partitions, require_stable=True)
         for tp, name in failed.items():
             raise TryAgainError(f"skip marker of {tp}: {name}")
-        markers = {tp: _markers(stored.metadata) for tp, stored in found.items()}
+        markers = {tp: _markers(tp, stored.metadata) for tp, stored in found.items()}
         return {tp: of_one for tp, of_one in markers.items() if of_one}
 
     def write(self, markers: Markers) -> None:
@@ -101,11 +101,11 @@ class SkipStore:
             raise TryAgainError(f"skip marker of {tp}: {name}")
 
 
-def _markers(metadata: str | None) -> tuple[SkipMarker, ...]:
-    note = read(metadata)
+def _markers(tp: TopicPartition, metadata: str | None) -> tuple[SkipMarker, ...]:
+    note = read(metadata, tp)
     if not isinstance(note, SkipNote):
         # It must not count as "nothing was skipped": those records would be lost.
-        raise OffsetFormatError("it is damaged.", what="A skip marker of this query")
+        raise OffsetFormatError("it is damaged.", what=f"The skip marker of {tp}")
     return note.markers
 
 

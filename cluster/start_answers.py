@@ -68,9 +68,9 @@ def put_together(
     topics, after = looks
     missing = frozenset(tp.topic for tp in wanted if tp.topic not in topics)
     failed = {**committed.failed, **logs.failed}
-    by_topic: dict[str, dict[int, CommittedOffset]] = {name: {} for name in topics}
+    by_topic: dict[str, dict[TopicPartition, CommittedOffset]] = {name: {} for name in topics}
     for tp, found in of_topics.items():
-        by_topic[tp.topic][tp.partition] = found
+        by_topic[tp.topic][tp] = found
     initial_counts = {name: _initial_partition_count(topics[name], of_one) for name, of_one in by_topic.items()}
     info: dict[TopicPartition, PartitionInfo] = {}
     for tp, log in logs.found.items():
@@ -79,7 +79,7 @@ def put_together(
             failed[tp] = "its leader has changed just now"  # the answers may be of two logs, or of two leaders
             continue
         stored = committed.found.get(tp)
-        note = None if stored is None else read(stored.metadata)
+        note = None if stored is None else read(stored.metadata, tp)
         info[tp] = PartitionInfo(
             committed=None if stored is None else stored.offset,
             note=note if isinstance(note, CommitNote) else None,
@@ -114,7 +114,7 @@ def _same_log(before: TopicInfo, after: TopicInfo, partition: int) -> bool:
     return before.topic_id == after.topic_id and after.leader_epochs.get(partition) == epoch
 
 
-def _initial_partition_count(topic: TopicInfo, committed: Mapping[int, CommittedOffset]) -> int | None:
+def _initial_partition_count(topic: TopicInfo, committed: Mapping[TopicPartition, CommittedOffset]) -> int | None:
     """Return how many partitions the topic had when the group started it; None if the group has not.
 
     The notes of its commits contain the number. 0 overrides other numbers: partitions without an offset then start at
@@ -122,11 +122,11 @@ def _initial_partition_count(topic: TopicInfo, committed: Mapping[int, Committed
     offset.
     """
     counts, last = [], None
-    for partition, stored in committed.items():
-        note = read_commit(stored.metadata)
+    for tp, stored in committed.items():
+        note = read_commit(stored.metadata, tp)
         if note is not None and differ(note.topic_id, topic.topic_id):
             continue  # a late commit to a topic that was created again
-        last = max(partition, -1 if last is None else last)
+        last = max(tp.partition, -1 if last is None else last)
         if note is not None:
             counts.append(note.initial_partition_count)
     if counts:

@@ -285,5 +285,5 @@ def _lasts(problem: Exception) -> bool:
 
 def _stored(found: Mapping[TopicPartition, CommittedOffset | None]) -> Found:
     return {
-        tp: None if one is None else GroupOffset(one.offset, read_commit(one.metadata)) for tp, one in found.items()
+        tp: None if one is None else GroupOffset(one.offset, read_commit(one.metadata, tp)) for tp, one in found.items()
     }

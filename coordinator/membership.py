@@ -357,7 +357,7 @@ class Membership:
         own_commits = frozenset(
             tp
             for tp, stored in committed.found.items()
-            if is_own_commit(end, tp, stored.offset, read_commit(stored.metadata))
+            if is_own_commit(end, tp, stored.offset, read_commit(stored.metadata, tp))
         )
         # Another query had it meanwhile: whoever gets it next continues there.
         found = committed.found

@@ -15,7 +15,8 @@ Other programs write other metadata, or none.  A query treats an offset without 
 
 A note of a newer version is refused.  It must not look like the metadata of another program, which means something
 else: a reset, or a batch that has skipped nothing.  So a version rises only if older versions would read the notes
-wrongly.  Otherwise a note gets another key, which they ignore: during an upgrade, two versions share a group.
+wrongly.  Otherwise a note gets another key, which they ignore: during an upgrade, two versions share a group.  Every
+version keeps the outline by which :func:`read` tells a note from the JSON of another program.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any, NamedTuple
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import OffsetFormatError
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker
-from pyspark_kafka_group.offsets.types import Offset, OffsetRange
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 
 VERSION = 1
 
@@ -145,16 +146,16 @@ class SkipNote(NamedTuple):
 
 Note = CommitNote | SkipNote | ResetNote | BookmarkNote
 
-_KINDS: Mapping[str, Callable[[Mapping[str, Any]], Note]] = {
-    "q": CommitNote.of,
-    "m": SkipNote.of,
-    "reset": ResetNote.of,
-    "bookmark": BookmarkNote.of,
-}
 
-
-def read(metadata: str | None) -> Note | None:
+def read(metadata: str | None, tp: TopicPartition | None = None) -> Note | None:
     """Return the note in the metadata of a committed offset; None if another program wrote the metadata, or damaged it.
+
+    Parameters
+    ----------
+    metadata : str or None
+        The metadata.
+    tp : TopicPartition, optional
+        The partition, for the error.
 
     Raises
     ------
@@ -167,26 +168,42 @@ def read(metadata: str | None) -> Note | None:
         document = json.loads(metadata)
     except (ValueError, RecursionError):
         return None
-    kind = next((key for key in _KINDS if key in document), None) if isinstance(document, dict) else None
-    if kind is None:
+    read_kind = _reader(document)
+    if read_kind is None:
         return None
     version = document.get("v")
     if type(version) is int and version > VERSION:
         raise OffsetFormatError(
             f"its format version is {version}, not {VERSION}.",
             "A newer version of pyspark-kafka-group wrote it. Use that version here, too.",
-            what="The metadata of a committed offset",
+            what="The metadata of a committed offset"
+            if tp is None
+            else f"The metadata of the committed offset of {tp}",
         )
     try:
-        return _KINDS[kind](document) if version == VERSION else None
+        return read_kind(document) if version == VERSION else None
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
-def read_commit(metadata: str | None) -> CommitNote | None:
+def read_commit(metadata: str | None, tp: TopicPartition | None = None) -> CommitNote | None:
     """Return the note of a query's commit; None for all other metadata.  Raises as :func:`read`."""
-    note = read(metadata)
+    note = read(metadata, tp)
     return note if isinstance(note, CommitNote) else None
+
+
+def _reader(document: Any) -> Callable[[Mapping[str, Any]], Note] | None:
+    """Return what reads a note of this outline; None for the JSON of another program."""
+    match document:
+        case {"q": str(), "l": str()}:
+            return CommitNote.of
+        case {"m": [*ranges]} if all(isinstance(one, list) for one in ranges):
+            return SkipNote.of
+        case {"reset": dict()}:
+            return ResetNote.of
+        case {"bookmark": dict()}:
+            return BookmarkNote.of
+    return None
 
 
 def _text(document: Mapping[str, Any]) -> str:

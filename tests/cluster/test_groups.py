@@ -161,6 +161,14 @@ def test_the_leader_epoch_of_a_bookmark_is_in_its_metadata(broker: FakeBroker, r
     assert {tp: offset.leader_epoch for tp, offset in found.items()} == {TPS[0]: 6, TPS[1]: 7}
 
 
+def test_a_note_of_a_newer_version_hides_no_offset(broker: FakeBroker, requests: Cluster) -> None:
+    """Regression: one such note, of any group, ended every command of kafka-group that asks for offsets."""
+    newer = BookmarkNote(TOPIC_ID, 3, 6).encode().replace('"v":1', '"v":2')
+    broker.answers[FETCH] = fetched(p0=FetchedOffset(0, 5, -1, newer), p1=FetchedOffset(0, 6, -1, ""))
+    found = requests.all_committed("etl").found
+    assert found == {TPS[0]: CommittedOffset(Offset(5), None, newer), TPS[1]: CommittedOffset(Offset(6), None, "")}
+
+
 def test_a_partition_without_a_committed_offset_is_not_a_failed_one(broker: FakeBroker, requests: Cluster) -> None:
     broker.answers[FETCH] = fetched(p0=FetchedOffset(0, -1, -1, ""), p2=FetchedOffset(LOADING, -1, -1, ""))
     assert requests.committed("etl", TPS, require_stable=True) == (

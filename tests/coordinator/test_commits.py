@@ -249,7 +249,7 @@ def test_offsets_that_nobody_knows_are_no_answer(monkeypatch: pytest.MonkeyPatch
 def test_a_note_of_a_newer_version_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: it was hidden at level DEBUG, and the query asked for ever."""
     requests = FakeRequests()
-    requests.offsets[A] = CommittedOffset(Offset(5), None, '{"v": 9, "q": "another"}')
+    requests.offsets[A] = CommittedOffset(Offset(5), None, '{"v": 9, "q": "another", "l": "1f0c"}')
     sending = without_a_member(monkeypatch, requests)
     sending.commits.read_back((A, B))
     found = sending.commits.offsets.get(timeout=PATIENCE_S)

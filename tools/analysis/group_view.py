@@ -142,7 +142,7 @@ class PartitionView:
     @property
     def query_id(self) -> str | None:
         """The query of this project that committed; None if another program did."""
-        note = read_commit(self.metadata)
+        note = read_commit(self.metadata, self.tp)
         return note.query_id if note else None
 
 

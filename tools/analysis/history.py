@@ -112,11 +112,12 @@ class Entry:
     reset: ResetNote | None = None
 
     @classmethod
-    def of_commit(cls, metadata: str, *, topic_id: str | None, **fields: Any) -> Entry:
+    def of_commit(cls, tp: TopicPartition, metadata: str, *, topic_id: str | None, **fields: Any) -> Entry:
         """Return the entry of a commit, with the facts of its metadata."""
-        note = read(metadata.rstrip("\0"))
+        note = read(metadata.rstrip("\0"), tp)
         noted = note.topic_id if isinstance(note, CommitNote | BookmarkNote) else None
         return cls(
+            tp=tp,
             metadata=metadata,
             topic_id=topic_id or noted,
             query_id=note.query_id if isinstance(note, CommitNote) else None,
@@ -189,11 +190,11 @@ class History:
     def _committed(self, log_offset: int, commit: CommitRecord) -> Entry:
         before = self._last.get(commit.tp)
         entry = Entry.of_commit(
+            commit.tp,
             commit.metadata,
             topic_id=commit.topic_id,
             log_offset=log_offset,
             time_ms=commit.commit_time_ms,
-            tp=commit.tp,
             move=Move.between(before.offset if before else None, commit.offset),
             previous=before.offset if before else None,
             offset=commit.offset,
@@ -296,9 +297,9 @@ def changes(before: GroupView | None, view: GroupView, *, time_ms: int) -> Itera
         elif last is None or (last.committed_offset, last.metadata) != (part.committed_offset, part.metadata):
             owner = part.owner
             yield Entry.of_commit(
+                tp,
                 part.metadata or "",
                 topic_id=None,
-                tp=tp,
                 move=Move.between(previous, part.committed_offset),
                 previous=previous,
                 offset=part.committed_offset,

@@ -209,7 +209,7 @@ def starting_offsets(inspection: Cluster, group_id: str, wanted: PartitionChoice
     )
     committed = stable_offsets(inspection, group_id, partitions)
     for tp in partitions:
-        note = read(committed[tp].metadata) if tp in committed else None
+        note = read(committed[tp].metadata, tp) if tp in committed else None
         if isinstance(note, CommitNote | BookmarkNote) and differ(note.topic_id, topics[tp.topic].topic_id):
             raise ConfigurationError(
                 f"The topic {tp.topic!r} was created again since the group committed {tp}. Leave it out with --topics, "
