@@ -270,6 +270,30 @@ def test_only_committed_transactions_are_history(kafka: Kafka, topic: TopicFacto
     assert told(kafka.bootstrap_servers, "rewinds", group) == []
 
 
+def test_an_open_transaction_hides_no_rewind(
+    kafka: Kafka, topic: TopicFactory, inspection: Cluster, group: str
+) -> None:
+    """Regression: ``rewinds`` found nothing, ``describe`` said OK, and nothing was wrong for the doctor."""
+    name = topic(partitions=1)
+    produce(kafka.bootstrap_servers, name, {0: 100})
+    reset(kafka.bootstrap_servers, group, name, {0: 90})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": uuid.uuid4().hex})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
+    producer.send_offsets_to_transaction([KafkaPartition(name, 0, 50)], consumer.consumer_group_metadata(), 30)
+    inspection.commit(group, "", -1, None, {TopicPartition(name, 0): (Offset(5), None, "")})
+    assert told(kafka.bootstrap_servers, "rewinds", group, code=2) == []
+    assert moves(told(kafka.bootstrap_servers, "history", group, code=2)) == [("first", 90, None)]
+    assert told(kafka.bootstrap_servers, "describe", group)[0]["status"] is None
+    (examined,) = told(kafka.bootstrap_servers, "doctor", group, code=1)
+    assert "OPEN_TRANSACTION" in {finding["code"] for finding in examined["findings"]}
+    producer.abort_transaction(30)
+    consumer.close()
+    (found,) = told(kafka.bootstrap_servers, "rewinds", group, code=1)
+    assert (found["highest_offset"], found["lowest_offset"]) == (90, 5)
+
+
 # -- clusters with other settings
 
 

@@ -31,7 +31,7 @@ from pyspark_kafka_group.tools.analysis.group_view import (
     with_time_lags,
 )
 from pyspark_kafka_group.tools.analysis.lag_judgement import Status
-from pyspark_kafka_group.tools.analysis.offsets_topic import OffsetsTopicUnreadableError
+from pyspark_kafka_group.tools.analysis.offsets_topic import OffsetsTopicHeldBackError, OffsetsTopicUnreadableError
 from pyspark_kafka_group.tools.command_base import (
     FOUND,
     Command,
@@ -98,7 +98,7 @@ def describe(
     if not no_status:
         try:
             view = with_statuses(view, inspection, properties)
-        except (OffsetsTopicUnreadableError, OptionError, TryAgainError) as problem:
+        except (OffsetsTopicUnreadableError, OffsetsTopicHeldBackError, OptionError, TryAgainError) as problem:
             say(f"the lag is not judged. {problem}")
     document = group_document(view)
     show([document], as_json, lambda: group_text(document, wide=wide, width=terminal_width()))

@@ -18,10 +18,13 @@ from pyspark_kafka_group.tools.analysis.documents import entry_document, inciden
 from pyspark_kafka_group.tools.analysis.group_checks import check_exist
 from pyspark_kafka_group.tools.analysis.group_view import answered, view_group
 from pyspark_kafka_group.tools.analysis.history import Entry, Move, changes, merged, read_history
+from pyspark_kafka_group.tools.analysis.offsets_topic import OffsetsTopicHeldBackError
 from pyspark_kafka_group.tools.analysis.rewinds import find_incidents
 from pyspark_kafka_group.tools.command_base import (
+    FAILED,
     FOUND,
     connected,
+    fail,
     interval,
     polls,
     say,
@@ -66,7 +69,8 @@ def history(
     """Show who has committed which offsets in GROUP.
 
     The history comes from __consumer_offsets, which is compacted: of older times only the last
-    commit of each partition is left. With --json there is one object a line.
+    commit of each partition is left. With --json there is one object a line. If an open
+    transaction hides later commits, the command ends with 2.
 
     If that topic cannot be read, --poll polls the committed offsets and shows what has changed
     between two polls. Earlier commits are unknown then. Of several commits between two polls only
@@ -84,9 +88,12 @@ def history(
         entries = (entry for entry in polled if everything or entry.move is not Move.SAME)
         _show_polled(group, entries, as_json, None if wide else terminal_width())
         return
-    found = _entries(inspection, properties, group, topics)
+    held_back: list[OffsetsTopicHeldBackError] = []
+    found = _entries(inspection, properties, group, topics, held_back)
     documents = (entry_document(group, entry) for entry in (found if everything else merged(found)))
     show(documents, as_json, lambda: table(HISTORY, documents, width=None if wide else terminal_width()))
+    for problem in held_back:
+        fail(str(problem))
 
 
 @click.command()
@@ -116,21 +123,37 @@ def rewinds(
     Ends with 1 if something needs attention. A rewind that has recovered does not, and neither
     does an offset that 'kafka-group reset' has set. Use --since to forget older ones.
 
+    If an open transaction hides later commits, and the earlier ones need no attention, it ends with 2.
+
     \b
     Examples:
       kafka-group rewinds -b localhost:9092 orders-etl
       kafka-group rewinds --profile prod --since -1h --json orders-etl || alert
     """
-    incidents = find_incidents(_entries(inspection, properties, group, topics), since_ms=since_ms)
+    held_back: list[OffsetsTopicHeldBackError] = []
+    incidents = find_incidents(_entries(inspection, properties, group, topics, held_back), since_ms=since_ms)
     documents = [incident_document(group, incident) for incident in incidents]
     width = None if wide else terminal_width()
-    show(documents, as_json, lambda: table(INCIDENTS, documents, width=width) if documents else ["Nothing found."])
+    nothing = [] if held_back else ["Nothing found."]
+    show(documents, as_json, lambda: table(INCIDENTS, documents, width=width) if documents else nothing)
+    for problem in held_back:
+        say(str(problem))
     if any(incident.needs_attention for incident in incidents):
         raise click.exceptions.Exit(FOUND)
+    if held_back:
+        raise click.exceptions.Exit(FAILED)
 
 
-def _entries(inspection: Cluster, properties: dict[str, str], group: str, topics: PartitionChoice) -> Iterator[Entry]:
+def _entries(
+    inspection: Cluster,
+    properties: dict[str, str],
+    group: str,
+    topics: PartitionChoice,
+    held_back: list[OffsetsTopicHeldBackError],
+) -> Iterator[Entry]:
     """Return the chosen history of a group as it is read, because it may have millions of commits.
+
+    At an open transaction that does not end, the history ends early, and `held_back` gets the error.
 
     Raises
     ------
@@ -140,10 +163,13 @@ def _entries(inspection: Cluster, properties: dict[str, str], group: str, topics
         If a chosen topic or partition is not in the history, and does not exist.
     """
     known = set()
-    for entry in answered(lambda: read_history(inspection, properties, group, warn=say)):
-        known.add(entry.tp)
-        if is_chosen(topics, *entry.tp):
-            yield entry
+    try:
+        for entry in answered(lambda: read_history(inspection, properties, group, warn=say)):
+            known.add(entry.tp)
+            if is_chosen(topics, *entry.tp):
+                yield entry
+    except OffsetsTopicHeldBackError as problem:
+        held_back.append(problem)
     if not known:
         answered(lambda: view_group(inspection, group)).check_exists()
     missing = without(topics, known)

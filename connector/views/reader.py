@@ -88,7 +88,10 @@ class KafkaGroupViewReader(DataSourceReader):
         from pyspark_kafka_group.tools.analysis.documents import entry_document, group_document, incident_document
         from pyspark_kafka_group.tools.analysis.group_view import answered, view_group, with_statuses, with_time_lags
         from pyspark_kafka_group.tools.analysis.history import merged, read_history
-        from pyspark_kafka_group.tools.analysis.offsets_topic import OffsetsTopicUnreadableError
+        from pyspark_kafka_group.tools.analysis.offsets_topic import (
+            OffsetsTopicHeldBackError,
+            OffsetsTopicUnreadableError,
+        )
         from pyspark_kafka_group.tools.analysis.rewinds import find_incidents
 
         group = self._properties["group.id"]
@@ -97,7 +100,8 @@ class KafkaGroupViewReader(DataSourceReader):
             if self._view == "lag":
                 with suppress(TryAgainError):  # then there are no time lags
                     view = with_time_lags(view, inspection)
-                with suppress(TryAgainError, OffsetsTopicUnreadableError, OptionError):  # then there is no status
+                # In these cases there is no status.
+                with suppress(TryAgainError, OffsetsTopicUnreadableError, OffsetsTopicHeldBackError, OptionError):
                     view = with_statuses(view, inspection, self._properties)
                 yield from group_document(view)["partitions"]
             else:

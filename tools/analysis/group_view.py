@@ -268,6 +268,8 @@ def with_statuses(view: GroupView, inspection: Cluster, properties: Properties) 
     ------
     OffsetsTopicUnreadableError
         If the offsets topic cannot be read.
+    OffsetsTopicHeldBackError
+        If an open transaction hides later commits.
     TryAgainError
         If the cluster does not answer.
     """

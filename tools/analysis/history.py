@@ -253,6 +253,8 @@ def read_history(
     ------
     OffsetsTopicUnreadableError
         If the offsets topic cannot be read.
+    OffsetsTopicHeldBackError
+        After the last entry, if an open transaction hides later commits.
     TryAgainError
         If the cluster does not answer.
     """

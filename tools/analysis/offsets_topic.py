@@ -15,6 +15,7 @@ from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decod
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
+    from confluent_kafka import TopicPartition as Partition
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -22,6 +23,12 @@ _BATCH = 5000
 _POLL_S = 0.5
 _SILENCE_S = 30.0
 _REQUEST_S = 10.0
+
+_OPEN_S = 5.0
+"""How long to wait for the end of a transaction, in seconds.  One that only commits offsets takes milliseconds."""
+
+# How long the broker waits for new records before it answers that there are none.
+_FETCH_WAIT_MS = 100
 
 # This consumer never joins and commits nothing, but librdkafka requires a group.
 _READER = "kafka-group-tools"
@@ -50,6 +57,30 @@ class OffsetsTopicUnreadableError(GroupError):
         )
 
 
+class OffsetsTopicHeldBackError(GroupError):
+    """An open transaction, of any group, hides later commits in ``__consumer_offsets``.
+
+    Attributes
+    ----------
+    partition : int
+        The number of the group's partition of that topic.
+    since : int
+        The offset at which reading has stopped.
+    """
+
+    partition: int
+    since: int
+
+    def __init__(self, partition: int, since: int) -> None:
+        super().__init__(
+            f"An open transaction has held back {OFFSETS_TOPIC}-{partition} since offset {since}, so commits of this "
+            f"group since then do not show. Wait for its end. If its producer does not exist any more, run "
+            f"'kafka-transactions abort --start-offset {since} --topic {OFFSETS_TOPIC} --partition {partition}'.",
+            partition=partition,
+            since=since,
+        )
+
+
 def java_hash(text: str) -> int:
     """Return what Java's ``String.hashCode`` returns: 32 bits with a sign, over UTF-16 code units."""
     units = text.encode("utf-16-be", "surrogatepass")
@@ -71,7 +102,7 @@ def group_partition(group_id: str, partition_count: int) -> int:
 def read_group(properties: Properties, group_id: str, *, since_ms: int | None = None) -> Iterator[LoggedRecord]:
     """Return the records of a group, in the order of the log, up to the end that the log has at the first call.
 
-    Reading stops at the first open transaction, and skips aborted commits.
+    Aborted commits are not among them.  At an open transaction, reading waits for its end.
 
     Parameters
     ----------
@@ -86,6 +117,8 @@ def read_group(properties: Properties, group_id: str, *, since_ms: int | None = 
     ------
     OffsetsTopicUnreadableError
         If the user may not read the topic, or it does not exist.
+    OffsetsTopicHeldBackError
+        After the records before a transaction that stays open.
     TryAgainError
         If the cluster does not answer.
     """
@@ -112,6 +145,7 @@ def _consumer(properties: Properties) -> Consumer:
         "enable.auto.commit": False,
         # The cleaner may delete the record at the start position.
         "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": _FETCH_WAIT_MS,
         # This process reports each error once; librdkafka's lines would repeat them.
         "log_level": 0,
     }
@@ -119,7 +153,42 @@ def _consumer(properties: Properties) -> Consumer:
 
 
 def _read(consumer: Consumer, group_id: str, since_ms: int | None) -> Iterator[LoggedRecord]:
-    from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
+    from confluent_kafka import KafkaException
+
+    part = _begin(consumer, group_id, since_ms)
+    wanted = is_of_group(group_id)
+    heard, end, held_since = time.monotonic(), None, None
+    while True:
+        silent_s = time.monotonic() - heard
+        if held_since is not None and silent_s > _OPEN_S:
+            raise OffsetsTopicHeldBackError(part.partition, held_since)
+        if silent_s > _SILENCE_S:
+            raise TryAgainError(f"{OFFSETS_TOPIC}-{part.partition}: nothing came for {_SILENCE_S:g} s")
+        for message in consumer.consume(_BATCH, _POLL_S):
+            error = message.error()
+            if error is not None and error.name() != "_PARTITION_EOF":
+                if error.retriable() or error.name() in (_UNDECIDED, "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"):
+                    continue
+                raise KafkaException(error)
+            heard, offset = time.monotonic(), message.offset()
+            if end is None:  # the first answer has it, with the records of open transactions
+                _, end = consumer.get_watermark_offsets(part, cached=True)
+            if offset is None or offset >= end:
+                return
+            held_since = None if error is None else offset
+            if held_since is not None:
+                continue
+            key = message.key()
+            if wanted(key):
+                yield LoggedRecord(offset, message.timestamp()[1], decode(key, message.value()))
+            if offset == end - 1:
+                return
+
+
+def _begin(consumer: Consumer, group_id: str, since_ms: int | None) -> Partition:
+    """Let the consumer read the partition of a group, and return it."""
+    from confluent_kafka import OFFSET_BEGINNING, KafkaException
+    from confluent_kafka import TopicPartition as Partition
 
     topics = consumer.list_topics(OFFSETS_TOPIC, timeout=_REQUEST_S).topics
     found = topics.get(OFFSETS_TOPIC)
@@ -127,37 +196,12 @@ def _read(consumer: Consumer, group_id: str, since_ms: int | None) -> Iterator[L
         raise KafkaException(found.error)
     if found is None or not found.partitions:
         raise OffsetsTopicUnreadableError("UNKNOWN_TOPIC_OR_PART")
-    part = TopicPartition(OFFSETS_TOPIC, group_partition(group_id, len(found.partitions)))
-    _, end = consumer.get_watermark_offsets(part, timeout=_REQUEST_S)
-    start: int = OFFSET_BEGINNING
+    part = Partition(OFFSETS_TOPIC, group_partition(group_id, len(found.partitions)), OFFSET_BEGINNING)
     if since_ms is not None:
-        (at,) = consumer.offsets_for_times([TopicPartition(part.topic, part.partition, since_ms)], timeout=_REQUEST_S)
-        start = end if at.offset < 0 else int(at.offset)
-    if start >= end:
-        return
-    consumer.assign([TopicPartition(part.topic, part.partition, start)])
-    wanted = is_of_group(group_id)
-    heard = time.monotonic()
-    while True:
-        if time.monotonic() > heard + _SILENCE_S:
-            raise TryAgainError(f"{OFFSETS_TOPIC}-{part.partition}: nothing came for {_SILENCE_S:g} s")
-        for message in consumer.consume(_BATCH, _POLL_S):
-            error = message.error()
-            if error is not None:
-                if error.name() == "_PARTITION_EOF":
-                    return
-                if error.retriable() or error.name() in (_UNDECIDED, "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"):
-                    continue
-                raise KafkaException(error)
-            heard = time.monotonic()
-            offset = message.offset()
-            if offset is None or offset >= end:
-                return
-            key = message.key()
-            if wanted(key):
-                yield LoggedRecord(offset, message.timestamp()[1], decode(key, message.value()))
-            if offset == end - 1:
-                return
+        asked = Partition(part.topic, part.partition, since_ms)
+        part.offset = consumer.offsets_for_times([asked], timeout=_REQUEST_S)[0].offset  # the end if none is newer
+    consumer.assign([part])
+    return part
 
 
 def _refuse(error: KafkaError, properties: Properties) -> NoReturn:

@@ -17,7 +17,12 @@ from pyspark_kafka_group.offsets.errors import KafkaGroupError, OptionError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.group_view import GONE, OtherGroupKindError, UnknownGroupError
 from pyspark_kafka_group.tools.analysis.lag_judgement import judge
-from pyspark_kafka_group.tools.analysis.offsets_topic import OffsetsTopicUnreadableError, read_group
+from pyspark_kafka_group.tools.analysis.offsets_topic import (
+    OFFSETS_TOPIC,
+    OffsetsTopicHeldBackError,
+    OffsetsTopicUnreadableError,
+    read_group,
+)
 from pyspark_kafka_group.tools.analysis.time_lag import lag_seconds
 from pyspark_kafka_group.tools.doctor import cluster_rules, member_rules, offset_rules
 from pyspark_kafka_group.tools.doctor.facts import (
@@ -96,14 +101,17 @@ def examine(inspection: Cluster, properties: Properties, group_id: str, topics: 
     cluster = inspection.brokers_and_topics({*topics, *subscribed, *(tp.topic for tp in (*committed, *owned))})
     visible = {topic.name for topic in cluster.topics if not topic.error}
     ids = {topic.topic_id: topic.name for topic in cluster.topics if topic.topic_id}
-    problem, found = None, None
+    problem, held, found = None, None, None
     try:
         found = recent(read_group(properties, group_id), ids, now_ms=now_ms)
     except OffsetsTopicUnreadableError as unreadable:
         problem = unreadable.kafka_error
+    except OffsetsTopicHeldBackError as behind:
+        held = TopicPartition(OFFSETS_TOPIC, behind.partition), behind.since
     except OptionError as refused:  # librdkafka reads this topic, and may be built without Kerberos
         problem = str(refused)
     partitions = sorted(tp for tp in (committed.keys() | owned) if tp.topic in visible)
+    features = _cluster(inspection, properties, described, cluster, group_id)
     return GroupFacts(
         group=group_id,
         state=described.state,
@@ -115,7 +123,7 @@ def examine(inspection: Cluster, properties: Properties, group_id: str, topics: 
         recent=found,
         batches=tuple(_batches(inspection, found.intervals)) if found else (),
         settings=inspection.group_settings(group_id) if protocol is GroupProtocol.CONSUMER else None,
-        cluster=replace(_cluster(inspection, properties, described, cluster, group_id), offsets_topic_problem=problem),
+        cluster=replace(features, offsets_topic_problem=problem, offsets_topic_held=held),
     )
 
 

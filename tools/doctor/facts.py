@@ -123,6 +123,8 @@ class ClusterFacts:
         Whether it has topic ids (KIP-516).
     offsets_topic_problem : str or None
         Why ``__consumer_offsets`` cannot be read; None if it can.
+    offsets_topic_held : tuple of TopicPartition and int, or None
+        The group's partition of ``__consumer_offsets`` and the offset from which on an open transaction hides commits.
     transactional_id_problem : str or None
         Why this user may not use the transactional ids of queries; None if the user may.
     may_read_group : bool or None
@@ -142,6 +144,7 @@ class ClusterFacts:
     has_transactions: bool = True
     has_topic_ids: bool = True
     offsets_topic_problem: str | None = None
+    offsets_topic_held: tuple[TopicPartition, int] | None = None
     transactional_id_problem: str | None = None
     may_read_group: bool | None = None
     may_read_topics: Mapping[str, bool] = field(default_factory=dict)
@@ -171,7 +174,7 @@ class GroupFacts:
     partition_counts : mapping of str to int
         The number of partitions of each topic that a member subscribes to, or the group has committed.
     recent : RecentRecords or None
-        The last hour; None if the offsets topic cannot be read.
+        The last hour; None if the offsets topic cannot be read to its end.
     batches : tuple of SlowBatch
         The slowest batch of each partition in the last hour.
     settings : Settings or None

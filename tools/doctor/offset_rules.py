@@ -146,9 +146,29 @@ def open_transactions(facts: GroupFacts) -> Iterator[Finding]:
             str(tp),
             f"a transaction{producer} has been open since offset {held.since}, for at least {held.seconds:.0f} s. "
             f"Readers with read_committed wait there{behind}",
-            "Stop its producer, or let it finish. If the producer does not exist any more, run 'kafka-transactions "
-            f"abort --start-offset {held.since} --topic {tp.topic} --partition {tp.partition}'",
+            _end_transaction(tp, held.since),
         )
+
+
+def commits_held_back(facts: GroupFacts) -> Iterator[Finding]:
+    """Find an open transaction, of any group, that hides the newest commits of this one."""
+    if facts.cluster.offsets_topic_held is not None:
+        tp, since = facts.cluster.offsets_topic_held
+        yield Finding(
+            Severity.ERROR,
+            "OPEN_TRANSACTION",
+            str(tp),
+            f"a transaction of this or another group has been open since offset {since} and hides later commits. The "
+            f"lag status, rebalances, instance ids, session timeouts and batches of the last hour were not checked",
+            _end_transaction(tp, since),
+        )
+
+
+def _end_transaction(tp: TopicPartition, since: int) -> str:
+    return (
+        "Stop its producer, or let it finish. If the producer does not exist any more, run 'kafka-transactions "
+        f"abort --start-offset {since} --topic {tp.topic} --partition {tp.partition}'"
+    )
 
 
 def offsets_go_soon(facts: GroupFacts) -> Iterator[Finding]:
@@ -193,5 +213,8 @@ def _hours(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
 
 
-RULES = (lag_status, no_members, records_gone, beyond_the_end, records_go_soon, open_transactions, offsets_go_soon)
+RULES = (
+    *(lag_status, no_members, records_gone, beyond_the_end, records_go_soon),
+    *(open_transactions, commits_held_back, offsets_go_soon),
+)
 """In the order of findings."""

@@ -309,6 +309,14 @@ def test_open_transactions() -> None:
     assert found(partitions=partition(open_transaction=OpenTransaction(6, 30.0, 77))) == []
 
 
+def test_an_open_transaction_that_hides_commits() -> None:
+    finding = one(recent=None, cluster=cluster(offsets_topic_held=(TopicPartition("__consumer_offsets", 19), 70)))
+    assert (finding.severity, finding.code) == (Severity.ERROR, "OPEN_TRANSACTION")
+    assert finding.subject == "__consumer_offsets-19"
+    assert "open since offset 70" in finding.evidence
+    assert "--start-offset 70 --topic __consumer_offsets --partition 19" in finding.remedy
+
+
 def test_offsets_that_go_soon() -> None:
     assert one(cluster=cluster(broker={**BROKER, "offsets.retention.minutes": "60"})).code == "OFFSETS_RETENTION_SHORT"
     idle = lately(idle_seconds=6 * 24 * HOUR)
@@ -381,4 +389,4 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_every_rule_is_asked() -> None:
-    assert len({*RULES}) == len(RULES) == 23
+    assert len({*RULES}) == len(RULES) == 24
