@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset, LogInfo, TopicInfo
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
-from pyspark_kafka_group.offsets.notes import ResetNote, read, read_commit
+from pyspark_kafka_group.offsets.notes import BookmarkNote, ResetNote, read
 from pyspark_kafka_group.offsets.start_inputs import PartitionInfo
 from pyspark_kafka_group.offsets.types import LeaderEpoch, TopicPartition
 
@@ -84,6 +84,7 @@ def put_together(
             committed=None if stored is None else stored.offset,
             note=note if isinstance(note, CommitNote) else None,
             reset=note if isinstance(note, ResetNote) else None,
+            bookmark=note if isinstance(note, BookmarkNote) else None,
             committed_leader_epoch=None if stored is None else known_epoch(stored.leader_epoch),
             log_start=log.start,
             log_end=log.end,
@@ -123,11 +124,11 @@ def _initial_partition_count(topic: TopicInfo, committed: Mapping[TopicPartition
     """
     counts, last = [], None
     for tp, stored in committed.items():
-        note = read_commit(stored.metadata, tp)
-        if note is not None and differ(note.topic_id, topic.topic_id):
+        note = read(stored.metadata, tp)
+        if isinstance(note, CommitNote | BookmarkNote) and differ(note.topic_id, topic.topic_id):
             continue  # a late commit to a topic that was created again
         last = max(tp.partition, -1 if last is None else last)
-        if note is not None:
+        if isinstance(note, CommitNote):
             counts.append(note.initial_partition_count)
     if counts:
         return 0 if 0 in counts else max(counts)

@@ -279,7 +279,7 @@ def _is_shorter(info: PartitionInfo, processed: ProcessedOffset | None) -> bool:
     known = []
     if processed is not None and not differ(processed.topic_id, info.topic_id):
         known.append((processed.offset, processed.leader_epoch))
-    if info.committed is not None and not (info.note is not None and differ(info.note.topic_id, info.topic_id)):
+    if info.committed is not None and not differ(info.committed_topic_id, info.topic_id):
         known.append((info.committed, info.committed_leader_epoch))
     return any(
         offset > info.high_watermark and not _was_cut(info, offset, leader_epoch) for offset, leader_epoch in known

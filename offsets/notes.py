@@ -173,12 +173,11 @@ def read(metadata: str | None, tp: TopicPartition | None = None) -> Note | None:
         return None
     version = document.get("v")
     if type(version) is int and version > VERSION:
+        which = "a committed offset" if tp is None else f"the committed offset of {tp}"
         raise OffsetFormatError(
             f"its format version is {version}, not {VERSION}.",
             "A newer version of pyspark-kafka-group wrote it. Use that version here, too.",
-            what="The metadata of a committed offset"
-            if tp is None
-            else f"The metadata of the committed offset of {tp}",
+            what=f"The metadata of {which}",
         )
     try:
         return read_kind(document) if version == VERSION else None

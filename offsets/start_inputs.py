@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.batch_offset import PartitionEntry
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.notes import ResetNote
+from pyspark_kafka_group.offsets.notes import BookmarkNote, ResetNote
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 
 
@@ -50,6 +50,8 @@ class PartitionInfo:
         The note of the commit; None if no query of this project made it.
     reset : ResetNote or None
         The note of the reset, if ``kafka-group reset`` has set the offset.
+    bookmark : BookmarkNote or None
+        The note of the bookmark, if one has committed the offset.
     committed_leader_epoch : LeaderEpoch or None
         The leader epoch that Kafka keeps beside the committed offset.
     log_start, log_end : Offset
@@ -86,12 +88,19 @@ class PartitionInfo:
     initial_partition_count: int | None
     note: CommitNote | None = None
     reset: ResetNote | None = None
+    bookmark: BookmarkNote | None = None
     committed_leader_epoch: LeaderEpoch | None = None
     topic_id: str | None = None
     leader_epoch: LeaderEpoch | None = None
     epoch_ends: Mapping[LeaderEpoch, Offset] = field(default_factory=dict)
     at_time: Offset | None = None
     added: bool = False
+
+    @property
+    def committed_topic_id(self) -> str | None:
+        """The id of the topic whose log the committed offset belongs to; None if unknown."""
+        note = self.note or self.bookmark
+        return None if note is None else note.topic_id
 
 
 class GroupOffset(NamedTuple):

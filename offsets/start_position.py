@@ -139,7 +139,7 @@ def decide_start(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
         outside the log.
     """
     if not policy.keeps_offsets and query.processed is not None:
-        info = replace(info, committed=None, note=None, reset=None, committed_leader_epoch=None)
+        info = replace(info, committed=None, note=None, reset=None, bookmark=None, committed_leader_epoch=None)
     if policy.keeps_offsets and info.committed is not None and not _has_stale_commit(info):
         committed = GroupOffset(info.committed, info.note, info.topic_id, info.committed_leader_epoch)
         check_age(tp, committed, query, group_id=policy.group_id)
@@ -198,7 +198,7 @@ def _of_this_log(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
 
 def _has_stale_commit(info: PartitionInfo) -> bool:
     """Return whether the group's offset belongs to another log."""
-    return info.note is not None and _is_of_another_log(info, info.note.topic_id, info.committed_leader_epoch)
+    return _is_of_another_log(info, info.committed_topic_id, info.committed_leader_epoch)
 
 
 def _is_older_start(info: PartitionInfo, query: QueryInfo) -> bool:
@@ -230,7 +230,7 @@ def is_behind(info: PartitionInfo, *known: ProcessedOffset | PartitionEntry | No
     Either the leader does not know its successor yet, or the cluster was restored from an older copy.  Only time shows
     which.
     """
-    of_group = info.note is not None and _is_ahead(info, info.note.topic_id, info.committed_leader_epoch)
+    of_group = _is_ahead(info, info.committed_topic_id, info.committed_leader_epoch)
     return of_group or any(one is not None and _is_ahead(info, one.topic_id, one.leader_epoch) for one in known)
 
 

@@ -15,6 +15,7 @@ from pyspark_kafka_group.cluster.group_description import GroupMember
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import BrokerError, UnknownTopicError
+from pyspark_kafka_group.offsets.notes import BookmarkNote
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from pyspark_kafka_group.wire.describe_requests import CONSUMER_GROUP_HEARTBEAT, DescribedGroup, DescribedMember
 from pyspark_kafka_group.wire.leaders import Leaders
@@ -244,6 +245,9 @@ def test_info_are_what_the_cluster_says(told: GroupOffsets, requests: FakeReques
     assert (info.topic_started, info.initial_partition_count) == (True, 3)
     nothing = found.info[B]
     assert (nothing.committed, nothing.note, nothing.committed_leader_epoch) == (None, None, None)
+    requests.offsets = {A: stored(5, BookmarkNote("id", 4, 6).encode(), 6)}
+    info = told.partition_info(wanted(A)).info[A]
+    assert (info.note, info.reset, info.bookmark) == (None, None, BookmarkNote("id", 4, 6))
     assert (nothing.topic_started, nothing.initial_partition_count) == (True, 3)
 
 
@@ -379,6 +383,8 @@ def test_a_topic_without_an_id_is_not_left_out(told: GroupOffsets, requests: Fak
         pytest.param({B: stored(5, note(2, topic_id="old"))}, None, id="another log"),
         pytest.param({B: stored(5, note(4, topic_id="old")), A: stored(5, note(1))}, 1, id="another log's is left out"),
         pytest.param({B: stored(5, note(2, topic_id=None))}, 2, id="a note without an id"),
+        pytest.param({B: stored(5, BookmarkNote("id", 4).encode())}, 2, id="a bookmark, as another program"),
+        pytest.param({B: stored(5, BookmarkNote("old", 4).encode())}, None, id="a bookmark of another log"),
     ],
 )
 def test_when_the_group_started_a_topic_is_in_its_commits(

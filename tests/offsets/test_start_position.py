@@ -18,7 +18,7 @@ from pyspark_kafka_group.offsets.errors import (
     OffsetRewindError,
     OutdatedCheckpointError,
 )
-from pyspark_kafka_group.offsets.notes import ResetNote
+from pyspark_kafka_group.offsets.notes import BookmarkNote, ResetNote
 from pyspark_kafka_group.offsets.start_inputs import (
     NoMatch,
     PartitionInfo,
@@ -77,7 +77,7 @@ def note(
 def decide(
     committed: int | None = None,
     *,
-    by: CommitNote | None = note(),  # noqa: B008  # never changed
+    by: CommitNote | BookmarkNote | None = note(),  # noqa: B008  # never changed
     finished: int | None = None,
     processed_epoch: LeaderEpoch | None = NOW,
     processed_id: str | None = LOG,
@@ -96,10 +96,12 @@ def decide(
         if finished is None
         else ProcessedOffset(Offset(finished), processed_epoch, processed_id, processed_lineage)
     )
+    beside = None if committed is None else by
     told = replace(
         info,
         committed=None if committed is None else Offset(committed),
-        note=None if committed is None else by,
+        note=beside if isinstance(beside, CommitNote) else None,
+        bookmark=beside if isinstance(beside, BookmarkNote) else None,
         committed_leader_epoch=committed_epoch,
         epoch_ends={epoch: Offset(end) for epoch, end in (epoch_ends or {}).items()},
     )
@@ -167,6 +169,7 @@ def lost_by(**facts: Any) -> tuple[int, int]:
         # An earlier consumer or an operator has set an offset without a note, so the query follows it.
         "nobody's": (known(50, by=None), at(50, 50, durable_first=True, query_id=ME, lineage=NEW, since=50)),
         "nobody's > H": (known(50, by=None, finished=30), at(50, 50, durable_first=True, lineage=NEW)),
+        "a bookmark's": (known(50, by=BookmarkNote(LOG, 4)), at(50, 50, durable_first=True, lineage=NEW, since=50)),
         "nobody's = H": (known(50, by=None, finished=50), at(50, 50, durable_first=True, lineage=NEW)),
         "raised by another query": (known(70, finished=60), at(70, 70, lineage=FIRST)),
         "raised, of another start": (known(70, by=note(lineage=SECOND), finished=60), at(70, 70, lineage=SECOND)),
@@ -410,6 +413,8 @@ RECREATED = rows(
         "C beyond the end": (known(160, by=OF_OLD_LOG), (160, 10)),
         "H beyond the end": (known(finished=160, processed_id=OLD_LOG), (160, 10)),
         "another partition's processed offset": (known(recreated=True), (-1, 10)),
+        # Regression: it counted in the new log, and the records below it were never read.
+        "a bookmark's C": (known(50, by=BookmarkNote(OLD_LOG, 4)), (50, 10)),
         "H, and another has begun": (known(30, **H_OF_OLD_LOG), (60, 30)),
         "H, and a reset since": (known(30, by=None, **H_OF_OLD_LOG), (60, 30)),
         "H and an own commit that only the old log has": (
@@ -452,6 +457,7 @@ OVERWRITTEN: Facts = {"durable_first": True, "topic_id": LOG, "query_id": ME}
         "C, an own start": (known(10, by=note(ME, 10), **H_OF_OLD_LOG), at(10, 10)),
         "C, known only of another partition": (known(50, recreated=True), at(50, 50)),
         "H, and a late commit": (known(50, by=OF_OLD_LOG, finished=20), at(20, None, **OVERWRITTEN)),
+        "H, and one of a bookmark": (known(50, by=BookmarkNote(OLD_LOG, 4), finished=20), at(20, None, **OVERWRITTEN)),
         # Since that commit, the query has decided this start again and has read further.
         "H, and a late commit of an older start": (
             known(20, by=note(ME, 20, lineage="a"), finished=50, processed_lineage="b"),
@@ -796,12 +802,16 @@ some_offsets = st.integers(0, 30)
 epochs = st.sampled_from([None, BEFORE, NOW])
 log_ids = st.sampled_from([None, LOG, OLD_LOG])
 lineages = st.sampled_from([FIRST, SECOND])
-notes = st.none() | st.builds(
-    lambda query, since, topic_id, lineage: note(query, since, topic_id=topic_id, lineage=lineage),
-    st.sampled_from([ME, ANOTHER]),
-    some_offsets,
-    log_ids,
-    lineages,
+notes = (
+    st.none()
+    | st.builds(BookmarkNote, log_ids, st.just(4))
+    | st.builds(
+        lambda query, since, topic_id, lineage: note(query, since, topic_id=topic_id, lineage=lineage),
+        st.sampled_from([ME, ANOTHER]),
+        some_offsets,
+        log_ids,
+        lineages,
+    )
 )
 logs = st.lists(some_offsets, min_size=3, max_size=3).map(sorted)
 
@@ -827,7 +837,7 @@ logs = st.lists(some_offsets, min_size=3, max_size=3).map(sorted)
 def test_whatever_is_known_the_start_is_inside_the_log_or_a_named_error(
     log: list[int],
     committed: int | None,
-    by: CommitNote | None,
+    by: CommitNote | BookmarkNote | None,
     finished: int | None,
     processed_epoch: LeaderEpoch | None,
     processed_id: str | None,
@@ -928,10 +938,11 @@ RESTORED = replace(INFO, leader_epoch=BEFORE)
 BEGUN_ANEW: Facts = {"durable_first": True, "recreated": True, "lineage": NEW}
 
 
+@pytest.mark.parametrize("by", [note("another"), BookmarkNote(LOG, 4)], ids=["query", "bookmark"])
 @pytest.mark.parametrize("finished", [None, 50, 120])
-def test_a_log_of_a_restored_cluster_ends_the_query(finished: int | None) -> None:
+def test_a_log_of_a_restored_cluster_ends_the_query(finished: int | None, by: CommitNote | BookmarkNote) -> None:
     with pytest.raises(DataLossError, match="leader epochs of this log have gone back") as found:
-        decide(40, committed_epoch=NOW, by=note("another"), finished=finished, info=RESTORED)
+        decide(40, committed_epoch=NOW, by=by, finished=finished, info=RESTORED)
     assert (found.value.topic, found.value.partition, found.value.log_end) == ("t", 1, 100)
     assert f"up to {finished or 40}" in str(found.value)
 

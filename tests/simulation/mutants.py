@@ -237,7 +237,7 @@ MUTANTS = [
         "commit of another log counts",
         start_position,
         "_has_stale_commit",
-        "_is_of_another_log(info, info.note.topic_id, info.committed_leader_epoch)",
+        "_is_of_another_log(info, info.committed_topic_id, info.committed_leader_epoch)",
         "False",
     ),
     Mutant(
