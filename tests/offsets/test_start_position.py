@@ -879,7 +879,7 @@ def test_whatever_is_known_the_start_is_inside_the_log_or_a_named_error(
         assert on_rewind is RewindPolicy.FAIL
         return
     except OutdatedCheckpointError:
-        assert by is not None
+        assert isinstance(by, CommitNote)
         assert ME[:12] in (by.query_id[:12], *(former.query for former in by.former))
         return
     assert first <= start.position <= high
