@@ -13,8 +13,9 @@ from pyspark_kafka_group.cluster.cluster_answers import DatedOffset, GroupCoordi
 from pyspark_kafka_group.cluster.group_description import DEAD, GroupDescription, GroupMember
 from pyspark_kafka_group.cluster.patience import patiently
 from pyspark_kafka_group.cluster.properties.client_config import Properties
-from pyspark_kafka_group.offsets.errors import GroupError
-from pyspark_kafka_group.offsets.notes import read_commit
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.errors import GroupError, OffsetFormatError
+from pyspark_kafka_group.offsets.notes import Note, read
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.lag_judgement import (
     LOOK_BACK_S,
@@ -77,6 +78,14 @@ def describe(inspection: Cluster, group_id: str) -> GroupDescription:
     if found.is_other_kind:
         raise OtherGroupKindError(group_id)
     return found
+
+
+def shown_note(metadata: str | None) -> Note | None:
+    """Return the note in some metadata, to show it; None also for one of a newer version, whose meaning is unknown."""
+    try:
+        return read(metadata)
+    except OffsetFormatError:
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +151,8 @@ class PartitionView:
     @property
     def query_id(self) -> str | None:
         """The query of this project that committed; None if another program did."""
-        note = read_commit(self.metadata, self.tp)
-        return note.query_id if note else None
+        note = shown_note(self.metadata)
+        return note.query_id if isinstance(note, CommitNote) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

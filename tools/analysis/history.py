@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
-from pyspark_kafka_group.offsets.notes import BookmarkNote, ResetNote, read
+from pyspark_kafka_group.offsets.notes import BookmarkNote, ResetNote
 from pyspark_kafka_group.tools.analysis.group_records import (
     CommitRecord,
     CommitTombstone,
     LoggedRecord,
     UndecodableRecord,
 )
-from pyspark_kafka_group.tools.analysis.group_view import GroupView
+from pyspark_kafka_group.tools.analysis.group_view import GroupView, shown_note
 from pyspark_kafka_group.tools.analysis.membership import LoggedMembers, Owner
 from pyspark_kafka_group.tools.analysis.offsets_topic import read_group
 from pyspark_kafka_group.wire.types import TopicPartition
@@ -112,12 +112,11 @@ class Entry:
     reset: ResetNote | None = None
 
     @classmethod
-    def of_commit(cls, tp: TopicPartition, metadata: str, *, topic_id: str | None, **fields: Any) -> Entry:
+    def of_commit(cls, metadata: str, *, topic_id: str | None, **fields: Any) -> Entry:
         """Return the entry of a commit, with the facts of its metadata."""
-        note = read(metadata.rstrip("\0"), tp)
+        note = shown_note(metadata.rstrip("\0"))
         noted = note.topic_id if isinstance(note, CommitNote | BookmarkNote) else None
         return cls(
-            tp=tp,
             metadata=metadata,
             topic_id=topic_id or noted,
             query_id=note.query_id if isinstance(note, CommitNote) else None,
@@ -190,11 +189,11 @@ class History:
     def _committed(self, log_offset: int, commit: CommitRecord) -> Entry:
         before = self._last.get(commit.tp)
         entry = Entry.of_commit(
-            commit.tp,
             commit.metadata,
             topic_id=commit.topic_id,
             log_offset=log_offset,
             time_ms=commit.commit_time_ms,
+            tp=commit.tp,
             move=Move.between(before.offset if before else None, commit.offset),
             previous=before.offset if before else None,
             offset=commit.offset,
@@ -299,9 +298,9 @@ def changes(before: GroupView | None, view: GroupView, *, time_ms: int) -> Itera
         elif last is None or (last.committed_offset, last.metadata) != (part.committed_offset, part.metadata):
             owner = part.owner
             yield Entry.of_commit(
-                tp,
                 part.metadata or "",
                 topic_id=None,
+                tp=tp,
                 move=Move.between(previous, part.committed_offset),
                 previous=previous,
                 offset=part.committed_offset,

@@ -6,6 +6,7 @@ from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.notes import BookmarkNote
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode
+from pyspark_kafka_group.tools.analysis.group_view import PartitionView
 from pyspark_kafka_group.tools.analysis.history import (
     DEFAULT_RETENTION_S,
     Entry,
@@ -95,6 +96,14 @@ def test_a_zero_byte_after_our_metadata_does_not_hide_it() -> None:
     note = CommitNote("query-1", TOPIC_ID, 1, Offset(0), "l").encode()
     (entry,) = history((key, records.offset_value(3, metadata=f"{note}\0")))
     assert entry.query_id == "query-1"
+
+
+def test_the_note_of_a_newer_version_is_shown_as_the_metadata_of_any_program() -> None:
+    """Regression: ``describe``, ``history``, ``rewinds`` and ``groups`` failed, because of one such offset."""
+    newer = CommitNote("query-1", TOPIC_ID, 1, Offset(0), "l").encode().replace('"v":1', '"v":2')
+    entry = history(commit(2), commit(5, metadata=newer))[-1]
+    assert (entry.move, entry.query_id, entry.metadata) == (Move.FORTH, None, newer)
+    assert PartitionView(tp=TP, committed_offset=5, metadata=newer).query_id is None
 
 
 def test_an_offset_that_nobody_used_for_so_long_has_expired() -> None:
