@@ -40,6 +40,9 @@ _READING = (protocol.FETCH,)
 _MOST_BUFFERS = 512
 """How many buffers one call of the kernel gets.  Linux accepts 1024."""
 
+_SLOWEST_BYTES_PER_S = 10_000
+"""How slowly an answer may arrive that takes longer than the timeout."""
+
 _NEVER = Deadline.after(math.inf)
 
 
@@ -69,7 +72,8 @@ class BrokerConnection:
     client_id
         The name in the broker's logs and quotas.
     timeout_s
-        How long connecting, sending, and waiting for an answer may take, each.  The lookup of the name may take longer.
+        How long connecting, sending, and waiting for an answer may take, each.  The lookup of the name may take longer,
+        and so may a large answer while it arrives.
     security
         How to encrypt and authenticate.
     needed
@@ -111,6 +115,7 @@ class BrokerConnection:
         self._client_id = client_id
         self._most_bytes = most_bytes
         self._timeout_s = timeout_s
+        self._answer_s = timeout_s + hold_s
         self._correlation_ids = itertools.count()
         self._correlation_id = 0
         self.good_until = Deadline.after(math.inf)
@@ -124,7 +129,7 @@ class BrokerConnection:
             raise ProtocolError(f"{address.host!r} is no host name") from None
         try:
             self._begin(host, security, needed, deadline)
-            self._set_timeout(timeout_s + hold_s)
+            self._set_timeout(self._answer_s)
         except BaseException:
             self._socket.close()
             raise
@@ -310,6 +315,7 @@ class BrokerConnection:
                 message = conversation.send(said.message)
 
     def _request_until(self, deadline: Deadline, api: int, body: bytes) -> Reader:
+        deadline = deadline.within(self._timeout_s)
         self._limit(deadline)
         self._send(api, protocol.VERSIONS[api], body, flexible=False)
         return self._receive_answer(flexible=False, deadline=deadline)
@@ -350,6 +356,8 @@ class BrokerConnection:
         return Reader(answer[4:], flexible=flexible)
 
     def _receive(self, into: memoryview, deadline: Deadline) -> None:
+        # The socket's timeout limits each call only.  A peer that sends a byte now and then never reaches it.
+        limit, arrived = deadline if deadline.is_set else Deadline.after(self._answer_s), 0
         while into:
             try:
                 received = self._socket.recv_into(into, len(into), self._receive_flags)
@@ -358,8 +366,11 @@ class BrokerConnection:
             if received == 0:
                 raise ConnectionError("the broker closed the connection")
             into = into[received:]
-            if into and deadline.passed:
-                raise TimeoutError("no whole answer")
+            arrived += received
+            if into and limit.passed:
+                if deadline.is_set or arrived < _SLOWEST_BYTES_PER_S * self._answer_s:
+                    raise TimeoutError("no whole answer")
+                limit, arrived = Deadline.after(self._answer_s), 0
 
     def _limit(self, deadline: Deadline) -> None:
         """Set the socket's timeout to the deadline, or to the usual timeout if there is none."""

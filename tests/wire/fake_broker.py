@@ -172,7 +172,11 @@ class FakeBroker:
                     continue
                 if answer is HANG_UP:
                     return
-                client.sendall(struct.pack(">ii", 4 + len(answer), correlation_id) + answer)
+                self.deliver(client, key, struct.pack(">ii", 4 + len(answer), correlation_id) + answer)
+
+    def deliver(self, client: socket.socket, api: int, answer: bytes) -> None:
+        """Send an answer, with its size and header."""
+        client.sendall(answer)
 
     def _answer(self, key: int, version: int, client_id: str, request: Reader) -> Any:
         if key == messages.API_VERSIONS:

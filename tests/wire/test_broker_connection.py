@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import socket
-import struct
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
 
 import pytest
 
@@ -124,25 +122,71 @@ def test_a_broker_that_is_silent_is_waited_for_as_long_as_was_said(broker: FakeB
     assert 0.2 < time.monotonic() - begin < 2
 
 
-def test_a_broker_that_answers_byte_by_byte_is_not_waited_for_for_ever() -> None:
-    """Each byte arrives in time, but the answer does not."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        stopped = threading.Event()
+class Slow(FakeBroker):
+    """Sends the answers to some requests in pieces, with pauses."""
 
-        def drip() -> None:
-            with suppress(OSError), listener.accept()[0] as client:
-                client.recv(1000)
-                client.sendall(struct.pack(">ii", 1000, 0))
-                while not stopped.wait(0.1):
-                    client.sendall(b"\0")
+    slow: Collection[int] = ()
+    piece, pause_s = 1, 0.1
 
-        threading.Thread(target=drip, daemon=True).start()
-        address = Address("127.0.0.1", listener.getsockname()[1])
-        begin = time.monotonic()
-        with pytest.raises(TimeoutError, match="no whole answer"):
-            BrokerConnection(address, "me", 60.0, Security(), needed=(), begin_s=0.5)
-        stopped.set()
-        assert time.monotonic() - begin < 3
+    def deliver(self, client: socket.socket, api: int, answer: bytes) -> None:
+        if api not in self.slow:
+            client.sendall(answer)
+            return
+        for begin in range(0, len(answer), self.piece):
+            client.sendall(answer[begin : begin + self.piece])
+            time.sleep(self.pause_s)
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    made = Slow({KEY: answers.coordinator(FOUND), messages.FETCH: bytes(1000)})
+    made.offered[messages.FETCH] = (10, 10)
+    yield made
+    made.close()
+
+
+WAYS: dict[str, tuple[int, Callable[[FakeBroker], object]]] = {
+    "beginning in time": (
+        messages.API_VERSIONS,
+        lambda broker: BrokerConnection(broker.address, "me", 60.0, Security(), needed=(), begin_s=0.5),
+    ),
+    "beginning": (
+        messages.API_VERSIONS,
+        lambda broker: BrokerConnection(broker.address, "me", 0.5, Security(), needed=()),
+    ),
+    "asking": (KEY, lambda broker: connect(broker).ask(ASK, 0.5)),
+    "receiving": (KEY, lambda broker: ask_apart(BrokerConnection(broker.address, "me", 0.5, Security(), needed=()))),
+    "fetching": (
+        messages.FETCH,
+        lambda broker: BrokerConnection(broker.address, "me", 0.2, Security(), hold_s=0.3).request(messages.FETCH, b""),
+    ),
+}
+
+
+def ask_apart(connection: BrokerConnection) -> object:
+    encoded = connection.encode(ASK)
+    connection.send(encoded)
+    return connection.receive(encoded)
+
+
+@pytest.mark.parametrize(("api", "way"), WAYS.values(), ids=WAYS)
+def test_a_broker_that_answers_byte_by_byte_is_not_waited_for_for_ever(
+    slow: Slow, api: int, way: Callable[[FakeBroker], object]
+) -> None:
+    """Regression: each byte arrived in time, and planning, connecting and fetching waited for the last one."""
+    slow.slow = {api}
+    begin = time.monotonic()
+    with pytest.raises(TimeoutError, match="no whole answer"):
+        way(slow)
+    assert time.monotonic() - begin < 3
+
+
+def test_a_large_answer_that_arrives_slowly_is_received(slow: Slow) -> None:
+    """It takes twice as long as an answer may, but no pause of it does."""
+    slow.answers[messages.FETCH] = bytes(500_000)
+    slow.slow, slow.piece, slow.pause_s = {messages.FETCH}, 25_000, 0.05
+    connection = BrokerConnection(slow.address, "me", 0.5, Security())
+    assert connection.request(messages.FETCH, b"").left == 500_000
 
 
 def test_a_connection_that_the_broker_has_closed_is_not_idle(broker: FakeBroker) -> None:
