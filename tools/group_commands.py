@@ -85,9 +85,10 @@ def describe(
       STOP      the group no longer commits
       REWIND    the offset went back and has not come back yet
       HELDBACK  no leader answers: nothing can be read, and the lag is unknown
+      BEYOND    the log ends before the committed offset
 
-    Ends with 1 if the group does not exist, or a partition is at STALL, STOP, REWIND or
-    HELDBACK.
+    Ends with 1 if the group does not exist, or a partition is at STALL, STOP, REWIND,
+    HELDBACK or BEYOND.
 
     \b
     Examples:

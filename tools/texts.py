@@ -179,7 +179,7 @@ def group_text(document: Document, *, wide: bool = False, width: int | None = No
     first = f"{clean(document['group'])}: {document['state']}, {_protocol(document)}, {count}"
     first += f", lag {document['lag']}" + (f", {document['status']}" if document["status"] else "")
     where = f"coordinator: {_broker(document['coordinator'])}"
-    lines = [first, *_in_time(document), *_unread(document), *_held_back(document), where, ""]
+    lines = [first, *_in_time(document), *_unread(document), *_held_back(document), *_beyond(document), where, ""]
     if not document["partitions"]:
         return [*lines, "The group has no committed offsets, and its members have no partitions."]
     return [*lines, *table(_WIDE if wide else _NARROW, document["partitions"], width=None if wide else width)]
@@ -200,7 +200,7 @@ def _unread(document: Document) -> list[str]:
         offsets = _count(document["expired"], "offset")
         lines.append(
             f"expired: the brokers deleted {offsets} before the group read them, and they are not part of the lag "
-            f"({clean(', '.join(expired[:_NAMED]))}{' ...' if len(expired) > _NAMED else ''})"
+            f"({_names(expired)})"
         )
     return lines
 
@@ -221,6 +221,16 @@ def _held_back(document: Document) -> list[str]:
         f"held back, and not part of the lag: {clean(', '.join(names))} ({clean(problem)})"
         for problem, names in by_problem.items()
     ]
+
+
+def _beyond(document: Document) -> list[str]:
+    """Return a line for the partitions whose log ends before the committed offset."""
+    beyond = [f"{part['topic']}-{part['partition']}" for part in document["partitions"] if (part["lag"] or 0) < 0]
+    return [f"beyond the end of the log, and not part of the lag: {_names(beyond)}"] if beyond else []
+
+
+def _names(names: Sequence[str]) -> str:
+    return clean(", ".join(names[:_NAMED])) + (" ..." if len(names) > _NAMED else "")
 
 
 def sample_text(document: Document, *, interval: float, width: int | None = None) -> list[str]:

@@ -21,7 +21,7 @@ from tests.tools.shell import refused, run, run_for_etl
 from tests.tools.test_reset_command import sent
 from tests.wire import answers
 from tests.wire.fake_broker import Answer, FakeBroker
-from tests.wire.fake_group import CLASSIC, FETCH, LIST, METADATA, classic, fetched, listed, topic_metadata
+from tests.wire.fake_group import CLASSIC, FETCH, LIST, METADATA, classic, fetched, logs, topic_metadata
 
 UNSTABLE = 88
 ORDERS = [TopicPartition("orders", n) for n in range(3)]
@@ -38,7 +38,7 @@ def three_partitions(broker: FakeBroker) -> None:
         METADATA: topic_metadata([broker], {"orders": 3}),
         CLASSIC: classic("Dead"),
         FETCH: fetched(dict.fromkeys(ORDERS, -1)),
-        LIST: [listed(STARTS), listed(ENDS)],
+        LIST: logs(ENDS, STARTS),
         COMMIT: answers.commits(dict.fromkeys(ORDERS, 0)),
     }
 
@@ -90,7 +90,6 @@ def test_partitions_that_are_new_to_the_checkpoint_begin_at_the_beginning(broker
     assert found.exit_code == 0, found.output
     assert [part["new_offset"] for part in json.loads(found.stdout)["partitions"]] == [3, 4, 2]
     assert "orders-2: not in the checkpoint. The group begins at the beginning" in found.stderr
-    broker.answers[LIST] = [listed(STARTS), listed(ENDS)]
     found = import_from(broker, tmp_path, "--json", "--topics", "orders:0,1")
     assert [part["new_offset"] for part in json.loads(found.stdout)["partitions"]] == [3, 4]
     assert "orders-2" not in found.stderr
@@ -200,6 +199,13 @@ def test_offsets_of_a_topic_that_was_created_again_are_2(broker: FakeBroker) -> 
 
     assert exported_with(IDS[0]).exit_code == 0
     refused(exported_with(IDS[1]), "The topic 'orders' was created again since the group committed orders-0")
+
+
+def test_an_offset_after_the_end_of_the_log_is_2(broker: FakeBroker) -> None:
+    """Regression: Spark got it without a word.  ``import-checkpoint`` has always refused it."""
+    broker.answers |= {CLASSIC: classic("Empty"), FETCH: committed(dict(zip(ORDERS, (3, 4, 13), strict=True)))}
+    refused(export(broker), "orders-2: the committed offset is after the end of the log.")
+    assert export(broker, "--topics", "orders:0,1").exit_code == 0
 
 
 def test_a_group_whose_offsets_still_move_is_refused(broker: FakeBroker) -> None:

@@ -160,6 +160,20 @@ def test_offsets_that_expired_are_no_lag(broker: FakeBroker) -> None:
     assert (document["lag"], document["expired"], document["partitions"][0]["expired"]) == (2, 2, 2)
 
 
+def test_an_offset_beyond_the_end_of_the_log_is_not_ok(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: its status was OK, and the exit code 0, although a query fails there and others skip new records."""
+    monkeypatch.setattr("pyspark_kafka_group.tools.analysis.group_view.read_group", lambda *_, **__: iter(()))
+    broker.answers[FETCH] = fetched({TopicPartition("orders", 0): 12})
+    for option in ("--wide", "--no-status"):
+        found = run("describe", option, "-b", str(broker.address), "etl")
+        assert found.exit_code == 1
+        assert found.stdout.startswith("etl: Empty, classic protocol, 0 members, lag 0, ERR\n")
+        assert "beyond the end of the log, and not part of the lag: orders-0" in found.stdout
+    document = json.loads(run("describe", "--json", "-b", str(broker.address), "etl").stdout)
+    (part,) = document["partitions"]
+    assert (part["lag"], part["lag_seconds"], part["status"]) == (-3, None, "BEYOND")
+
+
 def test_groups_of_another_kind_are_2_and_nothing_is_said_about_their_members(broker: FakeBroker) -> None:
     """Regression: a running group of Kafka Streams was Dead and had no members, and a share group did not exist."""
     other = DescribedGroup(69, "Group etl is not a consumer group.", "", 0, ())

@@ -109,9 +109,10 @@ class PartitionView:
     owner : Member or None
         The member that owns the partition.
     status : Status or None
-        Burrow's verdict; None if there is none.  ``HELDBACK`` if there is a problem.
+        Burrow's verdict; None if there is none.  ``HELDBACK`` if there is a problem, ``BEYOND`` if the log ends before
+        the committed offset.
     lag_seconds : float or None
-        Age of the record at the committed offset, 0 without a lag; None if unknown.
+        Age of the record at the committed offset, 0 without a lag; None if unknown, or if there is no such record.
     catch_up_seconds : float or None
         Time until the lag is 0 at the latest rate; None if the lag does not fall, or that is unknown.
     problem : str or None
@@ -222,16 +223,17 @@ def view_group(inspection: Cluster, group_id: str) -> GroupView:
     problems = {tp: problem for tp, problem in ends.failed.items() if problem not in GONE}
 
     def one(tp: TopicPartition) -> PartitionView:
-        offset = committed.found.get(tp)
+        offset, end = committed.found.get(tp), ends.found.get(tp)
+        is_beyond = offset is not None and end is not None and offset.offset > end
         return PartitionView(
             tp=tp,
             committed_offset=offset.offset if offset else None,
             leader_epoch=offset.leader_epoch if offset else None,
             metadata=offset.metadata if offset else None,
             log_start_offset=starts.get(tp),
-            log_end_offset=ends.found.get(tp),
+            log_end_offset=end,
             owner=owners.get(tp),
-            status=Status.HELDBACK if tp in problems else None,
+            status=Status.HELDBACK if tp in problems else Status.BEYOND if is_beyond else None,
             problem=problems.get(tp),
         )
 
@@ -264,8 +266,7 @@ def with_time_lags(view: GroupView, inspection: Cluster) -> GroupView:
     seconds = lag_seconds(behind, records_at, now_ms=int(time.time() * 1000))
 
     def one(part: PartitionView) -> PartitionView:
-        caught_up = part.lag is not None and part.lag <= 0
-        return replace(part, lag_seconds=0.0 if caught_up else seconds.get(part.tp))
+        return replace(part, lag_seconds=0.0 if part.lag == 0 else seconds.get(part.tp))
 
     return replace(view, partitions=tuple(map(one, view.partitions)))
 

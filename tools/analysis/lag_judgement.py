@@ -51,6 +51,7 @@ class Status(IntEnum):
     STALL = 5
     REWIND = 6
     HELDBACK = 7  # not in Burrow: no leader answers, so nothing can be read
+    BEYOND = 8  # not in Burrow: the log ends before the committed offset
 
 
 class Point(NamedTuple):
@@ -183,7 +184,7 @@ def judge(
     *,
     now_ms: int,
 ) -> dict[TopicPartition, Judgement]:
-    """Return Burrow's verdict on each partition that has a committed offset and a log end.
+    """Return Burrow's verdict on each partition that has a committed offset and a log end that is not before it.
 
     Parameters
     ----------
@@ -196,8 +197,8 @@ def judge(
     now_ms : int
         The time, in milliseconds since 1970.
     """
-    lags = {tp: log_ends[tp] - offset for tp, offset in committed.items() if tp in log_ends}
-    verdicts = {tp: Judgement(Status.OK, 0.0) for tp, lag in lags.items() if lag <= 0}
+    lags = {tp: log_ends[tp] - offset for tp, offset in committed.items() if offset <= log_ends.get(tp, -1)}
+    verdicts = {tp: Judgement(Status.OK, 0.0) for tp, lag in lags.items() if lag == 0}
     behind = [tp for tp in lags if tp not in verdicts]
     if not behind:
         return verdicts

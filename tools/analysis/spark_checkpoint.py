@@ -22,7 +22,7 @@ from pyspark_kafka_group.offsets.notes import BookmarkNote, read
 from pyspark_kafka_group.offsets.spark_commit_log import batches_in, sources_in
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice
-from pyspark_kafka_group.tools.analysis.group_checks import check_exist, named, offsets_at_rest, stable_offsets
+from pyspark_kafka_group.tools.analysis.group_checks import check_exist, listed, named, offsets_at_rest, stable_offsets
 
 
 class SparkCheckpoint(NamedTuple):
@@ -192,7 +192,8 @@ def starting_offsets(inspection: Cluster, group_id: str, wanted: PartitionChoice
     UnknownGroupError, GroupInUseError
         If the group does not exist, or has members.
     ConfigurationError
-        If a topic does not exist, was created again since the commit, or has no offset in this group.
+        If a topic does not exist, was created again since the commit, or has no offset in this group, or an offset is
+        after the end of the log.
     GroupError
         If an open transaction commits offsets of these partitions.
     """
@@ -215,4 +216,11 @@ def starting_offsets(inspection: Cluster, group_id: str, wanted: PartitionChoice
                 f"The topic {tp.topic!r} was created again since the group committed {tp}. Leave it out with --topics, "
                 f"or set its offsets with 'kafka-group reset'."
             )
+    ends = inspection.log_ends(partitions, read_committed=False).found
+    beyond = [tp for tp, end in ends.items() if tp in committed and committed[tp].offset > end]
+    if beyond:
+        raise ConfigurationError(
+            f"{listed(beyond)}: the committed offset is after the end of the log. The topic was created again or "
+            f"truncated. Find out which, and set the offset with 'kafka-group reset', or leave these out with --topics."
+        )
     return {tp: committed[tp].offset if tp in committed else BEGINNING for tp in partitions}
