@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.cluster.error_remedies import Remedy, explained, explanation, remedy_for
 from pyspark_kafka_group.cluster.group_identity import group_identity, no_member
-from pyspark_kafka_group.cluster.properties.client_config import client_properties, value_of
+from pyspark_kafka_group.cluster.properties.client_config import client_properties, session_timeout_ms, value_of
 from pyspark_kafka_group.cluster.properties.clients import ClientLog, client_text, create_client, needs_renewals
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, default_of
 from pyspark_kafka_group.coordinator.settings import GroupSettings
@@ -124,7 +124,8 @@ class Member:
         }
         self._is_classic = config["group.protocol"] == "classic"
         if self._is_classic:
-            session_ms = int(value_of("session.timeout.ms", settings.properties))
+            session_ms = session_timeout_ms(settings.properties)
+            config.setdefault("session.timeout.ms", str(session_ms))
             config.setdefault("heartbeat.interval.ms", min(int(default_of("heartbeat.interval.ms")), session_ms // 3))
         else:
             config.pop("heartbeat.interval.ms", None)  # librdkafka refuses it

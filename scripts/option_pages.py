@@ -91,7 +91,8 @@ _SET = """
 ## Properties that the source sets
 
 A default gives way to your value. The clients are the member of the group, the readers in the executors, and the
-producer that commits in transactions.
+producer that commits in transactions. Under `kafka.group.protocol=consumer`, the member's `retry.backoff.max.ms` is
+half of `kafka.heartbeat.interval.ms`, whatever you set.
 
 """
 

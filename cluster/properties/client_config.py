@@ -220,3 +220,11 @@ def _servers(text: str) -> list[Address]:
 def value_of(key: str, properties: Properties) -> str:
     """Return the value of a property: the user's, or the default."""
     return properties[key] if key in properties else default_of(key)
+
+
+def session_timeout_ms(properties: Properties) -> int:
+    """Return the session timeout of a member.  librdkafka refuses one above ``max.poll.interval.ms``."""
+    found = int(value_of("session.timeout.ms", properties))
+    if "session.timeout.ms" in properties or value_of("group.protocol", properties) != "classic":
+        return found
+    return min(found, int(value_of("max.poll.interval.ms", properties)))

@@ -172,8 +172,8 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         least=1,
         most=3_600_000,
         classic_only=True,
-        doc="How long the group keeps the partitions of a member that died. Classic protocol only; under `consumer` "
-        "the broker decides.",
+        doc="How long the group keeps the partitions of a member that died. At most kafka.max.poll.interval.ms, and "
+        "the default follows a lower one. Classic protocol only; under `consumer` the broker decides.",
     ),
     KafkaProperty(
         key="heartbeat.interval.ms",
@@ -185,9 +185,9 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         unit="milliseconds",
         least=1,
         most=3_600_000,
-        doc="How soon members learn of a rebalance. Under `classic` the default is at most a third of the session "
-        "timeout. Under `consumer` the brokers only decide how often a member must ask, every 5 s by default, and this "
-        "source asks more often. With some hundred members, 500 spares their coordinator.",
+        doc="How soon members learn of a rebalance. Under `classic` it must be below the session timeout, and the "
+        "default is at most a third of it. Under `consumer` the brokers only decide how often a member must ask, every "
+        "5 s by default, and this source asks more often. With some hundred members, 500 spares their coordinator.",
     ),
     KafkaProperty(
         key="max.poll.interval.ms",

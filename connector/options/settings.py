@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyspark_kafka_group.cluster.properties.client_config import check_properties, value_of
+from pyspark_kafka_group.cluster.properties.client_config import check_properties, session_timeout_ms, value_of
 from pyspark_kafka_group.cluster.properties.kafka_properties import default_of
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.errors import OptionError
@@ -140,6 +140,8 @@ def parse(options: Mapping[str, str]) -> Settings:
     properties = values.properties
     drain_timeout_ms = _drain_timeout_ms(values)
     read = values.read
+    if not read.partitions:
+        _check_member_times(properties)
     check_required(values, OPTIONS)
     group_id, prefix = values["kafka.group.id"], values["groupIdPrefix"]
     if group_id is None and prefix is None and not read.partitions:
@@ -166,7 +168,7 @@ def parse(options: Mapping[str, str]) -> Settings:
         drain_timeout_s=drain_timeout_ms / 1000,
         read_committed=value_of("isolation.level", properties) == "read_committed",
         start=_start_policy(values, group_id=named),
-        session_timeout_s=float(value_of("session.timeout.ms", properties)) / 1000,
+        session_timeout_s=session_timeout_ms(properties) / 1000,
     )
     return Settings(
         **common,
@@ -195,6 +197,30 @@ def _drain_timeout_ms(values: ParsedOptions) -> int:
             "Lower drainTimeoutMs or raise kafka.max.poll.interval.ms.",
         )
     return found
+
+
+def _check_member_times(properties: Mapping[str, str]) -> None:
+    """Refuse times with which librdkafka creates no member, or the group removes it between two heartbeats."""
+    if value_of("group.protocol", properties) != "classic":
+        return  # the broker decides the session timeout
+    session_ms = session_timeout_ms(properties)
+    interval_ms, heartbeat_ms = (
+        int(value_of(key, properties)) for key in ("max.poll.interval.ms", "heartbeat.interval.ms")
+    )
+    if session_ms > interval_ms:
+        raise OptionError(
+            "kafka.session.timeout.ms",
+            f"{session_ms} ms is above kafka.max.poll.interval.ms ({interval_ms} ms), and the Kafka client allows no "
+            "longer session.",
+            "Lower it, or raise kafka.max.poll.interval.ms.",
+        )
+    if "heartbeat.interval.ms" in properties and heartbeat_ms >= session_ms:
+        raise OptionError(
+            "kafka.heartbeat.interval.ms",
+            f"{heartbeat_ms} ms is not below kafka.session.timeout.ms ({session_ms} ms), after which the group removes "
+            "the member.",
+            "Lower it to a third of kafka.session.timeout.ms, or remove it.",
+        )
 
 
 def _commit_mode(values: ParsedOptions, partitions: tuple[TopicPartition, ...]) -> CommitMode:

@@ -109,6 +109,7 @@ USUAL: dict[str, dict[str, str]] = {
         "heartbeat.interval.ms": "250",
         "isolation.level": "read_committed",
         "partition.assignment.strategy": "cooperative-sticky",
+        "session.timeout.ms": "45000",
         "topic.metadata.refresh.interval.ms": "30000",
     },
     "producer": {
@@ -155,6 +156,7 @@ INSTEAD: dict[tuple[str, str], dict[str, str | None]] = {
     ("CONSUMER_PROTOCOL", "member"): {
         "heartbeat.interval.ms": None,
         "partition.assignment.strategy": None,
+        "session.timeout.ms": None,
         "retry.backoff.ms": "100",
         "retry.backoff.max.ms": "125",
     },
@@ -178,6 +180,17 @@ def test_configurations_are_what_users_say_where_it_reaches_and_else_the_usual(
         reached = {key: value for key, value in said.items() if KINDS[client] in row_of(key).applies_to}
         expected = {**USUAL[client], **reached, **INSTEAD.get((name, client), {})}
         assert found == {key: value for key, value in expected.items() if value is not None}, client
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("interval_ms", [9, 30_000])
+def test_a_client_takes_a_short_max_poll_interval_that_is_set_alone(interval_ms: int, protocol: str) -> None:
+    """Regression: librdkafka refused it, because the default of the session timeout is longer."""
+    given = {"kafka.max.poll.interval.ms": str(interval_ms), "kafka.group.protocol": protocol}
+    group = parse({**REQUIRED, **given, "kafka.bootstrap.servers": "localhost:1", "kafka.log_level": "0"}).group
+    ignored = Callbacks(assigned=lambda _: None, revoked=lambda _: None, lost=lambda _: None)
+    Member(group, client_id="c", callbacks=ignored)._consumer.close()
+    assert group.session_timeout_s == (45 if protocol == "consumer" else interval_ms / 1000)
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,17 @@ def test_a_missing_option_is_named_with_its_meaning(missing: str) -> None:
             "Option 'drainTimeoutMs': 60000 ms is not below kafka.max.poll.interval.ms (60000 ms), after which the "
             "group removes the member. Lower drainTimeoutMs or raise kafka.max.poll.interval.ms.",
         ),
+        (
+            {"kafka.session.timeout.ms": "600000"},
+            "Option 'kafka.session.timeout.ms': 600000 ms is above kafka.max.poll.interval.ms (300000 ms), and the "
+            "Kafka client allows no longer session. Lower it, or raise kafka.max.poll.interval.ms.",
+        ),
+        (
+            {"kafka.session.timeout.ms": "6000", "kafka.heartbeat.interval.ms": "6000"},
+            "Option 'kafka.heartbeat.interval.ms': 6000 ms is not below kafka.session.timeout.ms (6000 ms), after "
+            "which the group removes the member. Lower it to a third of kafka.session.timeout.ms, or remove it.",
+        ),
+        ({"kafka.max.poll.interval.ms": "9000", "kafka.heartbeat.interval.ms": "9000"}, "timeout.ms (9000 ms), after"),
         ({"kafka.sasl.jaas.config": "secret"}, "use kafka.sasl.username and kafka.sasl.password."),
     ],
 )
@@ -161,6 +172,11 @@ def test_drain_timeout_stays_below_a_max_poll_interval_that_is_set_alone(
     """Regression: the source refused kafka.max.poll.interval.ms=60000 because of the default drainTimeoutMs."""
     group = settings(**{"kafka.max.poll.interval.ms": str(interval_ms)}).group
     assert group.drain_timeout_s == drain_timeout_ms / 1000
+
+
+@pytest.mark.parametrize("key", ["session.timeout.ms", "heartbeat.interval.ms"])
+def test_without_a_member_its_times_do_not_matter(key: str) -> None:
+    settings(subscribe=None, assign='{"orders": [0]}', **{f"kafka.{key}": "600000"})
 
 
 def test_drain_timeout_that_is_set_is_left_alone() -> None:
