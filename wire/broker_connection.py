@@ -17,7 +17,7 @@ from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.name_lookup import Endpoint, endpoints
 from pyspark_kafka_group.wire.requests import OfferedVersions, Request
 from pyspark_kafka_group.wire.security import Login, Security
-from pyspark_kafka_group.wire.types import Address, LargeResponseError, ProtocolError
+from pyspark_kafka_group.wire.types import Address, LargeResponseError, ProtocolError, RefusedCredentialsError
 
 T = TypeVar("T")
 
@@ -309,7 +309,11 @@ class BrokerConnection:
             while True:  # until the mechanism ends the conversation
                 request = protocol.sasl_authenticate_request(message)
                 answer = self._request_until(deadline, protocol.SASL_AUTHENTICATE, request)
-                said = protocol.sasl_authenticated(answer)
+                try:
+                    said = protocol.sasl_authenticated(answer)
+                except RefusedCredentialsError as problem:
+                    conversation.throw(problem)
+                    raise
                 if said.lifetime_ms > 0:
                     self.good_until = Deadline.after(_LOGIN_SHARE * said.lifetime_ms / 1000)
                 message = conversation.send(said.message)

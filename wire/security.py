@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import ssl
 
 Conversation = Generator[bytes, bytes, None]
-"""The messages of a mechanism: it yields those for the broker, and is sent the broker's answers."""
+"""The messages of a mechanism: it yields those for the broker, and is sent the broker's answers.  A refusal of the
+broker is thrown into it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Mapping
 
 from pyspark_kafka_group.wire.security import Conversation
-from pyspark_kafka_group.wire.types import ProtocolError, StoppedLoginError
+from pyspark_kafka_group.wire.types import ProtocolError, RefusedCredentialsError, StoppedLoginError
 
 _FEWEST_ITERATIONS = 4096
 """The minimum of RFC 7677, section 4, and of Java's client (``ScramMechanism``).  Kafka's tools never store fewer.  So
@@ -85,7 +85,7 @@ def oauthbearer(token: str, extensions: Mapping[str, str], forget: Callable[[str
     extensions : mapping of str to str
         Extensions for the broker (KIP-342).
     forget : callable
-        Called with the token if the broker does not accept it.
+        Called with the token if the broker refuses it.  A lost connection is no refusal.
 
     Raises
     ------
@@ -93,14 +93,14 @@ def oauthbearer(token: str, extensions: Mapping[str, str], forget: Callable[[str
         If the broker refuses the token, but not in Kafka's way.
     """
     pairs = {"auth": f"Bearer {token}", **extensions}
-    taken = False
+    first = b"n,,\x01" + b"".join(f"{key}={value}\x01".encode() for key, value in pairs.items()) + b"\x01"
     try:
-        answer = yield b"n,,\x01" + b"".join(f"{key}={value}\x01".encode() for key, value in pairs.items()) + b"\x01"
-        taken = not answer
-    finally:
-        if not taken:
-            forget(token)
-    if not taken:
+        answer = yield first
+    except RefusedCredentialsError:
+        forget(token)
+        raise
+    if answer:
+        forget(token)
         # The answer contains the reason.  A client sends this (section 3.2.3), and the broker ends the login with an
         # error.
         yield b"\x01"

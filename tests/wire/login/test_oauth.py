@@ -23,7 +23,9 @@ from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.login.oauth import ClientSecret, TokenEndpoint
 from pyspark_kafka_group.wire.login.properties import security_of
 from pyspark_kafka_group.wire.login.token_cache import Tokens
+from pyspark_kafka_group.wire.messages import SASL_AUTHENTICATE
 from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, RefusedCredentialsError
+from tests.wire.fake_broker import HANG_UP
 from tests.wire.login_broker import Broker, broker, secured
 
 SECRET = "hunter2&more"
@@ -323,6 +325,20 @@ def test_a_token_that_a_broker_does_not_take_is_not_shown_again() -> None:
         to.challenge, to.refuses = b"not so", False  # Kafka never does this
         with pytest.raises(ProtocolError, match="does not take the token"):
             connect(to, config(server.url))
+
+
+def test_a_token_is_kept_if_the_connection_breaks_while_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: a restart of the brokers cost each process its token, and a query ended if there was no new one."""
+    with endpoint() as server, broker() as to:
+        answer_to = to.answer_to
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                to, "answer_to", lambda asked: HANG_UP if asked.api == SASL_AUTHENTICATE else answer_to(asked)
+            )
+            with pytest.raises(ConnectionError, match="closed the connection"):
+                connect(to, config(server.url))
+        connect(to, config(server.url))
+        assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize(
