@@ -74,6 +74,8 @@ class BrokerConnection:
     timeout_s
         How long connecting, sending, and waiting for an answer may take, each.  The lookup of the name may take longer,
         and so may a large answer while it arrives.
+    connect_s
+        How long connecting to the address may take, if this is less.
     security
         How to encrypt and authenticate.
     needed
@@ -107,6 +109,7 @@ class BrokerConnection:
         timeout_s: float,
         security: Security,
         *,
+        connect_s: float = math.inf,
         needed: Collection[int] = _READING,
         begin_s: float = math.inf,
         hold_s: float = 0.0,
@@ -124,7 +127,7 @@ class BrokerConnection:
             found = endpoints(
                 address, min(begin_s, _LOOK_UP_S), security.family, canonical=address in security.canonical
             )
-            self._socket, host = _connected(found, _left(deadline, timeout_s))
+            self._socket, host = _connected(found, _left(deadline, min(timeout_s, connect_s)))
         except UnicodeError:
             raise ProtocolError(f"{address.host!r} is no host name") from None
         try:

@@ -242,6 +242,17 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         "wait as long.",
     ),
     KafkaProperty(
+        key="socket.timeout.ms",
+        own_connections=_USED,
+        applies_to=EVERY_CLIENT,
+        unit="milliseconds",
+        least=10,
+        most=300_000,
+        default="60000",  # of librdkafka
+        doc="How long a reader waits for an answer of a broker at most. It waits 1 s at first, and twice as long after "
+        "each timeout, until an answer comes in time. A fetch may take `kafka.fetch.wait.max.ms` longer.",
+    ),
+    KafkaProperty(
         key="client.rack",
         own_connections=_USED,
         applies_to=EVERY_CLIENT,
@@ -489,7 +500,6 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         "socket.nagle.disable",
         "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes",
-        "socket.timeout.ms",
         "topic.metadata.propagation.max.ms",
         "topic.metadata.refresh.fast.cnt",
         "topic.metadata.refresh.fast.interval.ms",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.reading.answer_time import AnswerTime
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.leaders import NO_LEADER, NO_PARTITION, Leaders
 from pyspark_kafka_group.wire.topic_requests import LOG_END, LOG_START, ClusterMetadata, ListOffsets, Metadata
@@ -36,12 +38,16 @@ class BrokerQuestions:
     servers : iterable of Address
         The bootstrap servers.
     connect : callable
-        Opens a connection to a broker.
+        Opens a connection to a broker: takes its address, and how long an answer may take.
+    longest_s : float
+        How long an answer may take at most, in seconds.
     """
 
-    def __init__(self, servers: Iterable[Address], connect: Callable[[Address], BrokerConnection]) -> None:
+    def __init__(self, servers: Iterable[Address], connect: Callable[..., BrokerConnection], longest_s: float) -> None:
         self._servers = deque(servers)
         self.connect = connect
+        self._metadata_time = AnswerTime(longest_s)
+        self._leader_times = defaultdict[Address, AnswerTime](partial(AnswerTime, longest_s))
         self._brokers: Mapping[int, Address] = {}  # those of the last metadata
 
     def metadata(self, topics: Collection[str] = ()) -> ClusterMetadata:
@@ -55,17 +61,20 @@ class BrokerQuestions:
             If the answer is invalid.
         """
         problem: Exception = ProtocolError("no servers")
-        for server in [*self._servers]:
-            self._servers.rotate(-1)  # the next question begins with another one: this one may not know a new leader
-            try:
-                with contextlib.closing(self.connect(server)) as connection:
-                    found = connection.ask(Metadata(tuple(sorted(topics))))
-            except OSError as failure:
-                problem = failure
-            else:
-                self._brokers = found.brokers
-                return found
-        raise problem
+        with self._metadata_time.wait() as answer_s:
+            for server in [*self._servers]:
+                # The next question begins with another one: this one may not know a new leader.
+                self._servers.rotate(-1)
+                try:
+                    with contextlib.closing(self.connect(server, timeout_s=answer_s)) as connection:
+                        found = connection.ask(Metadata(tuple(sorted(topics))))
+                except OSError as failure:
+                    if not isinstance(problem, TimeoutError):  # which prolongs the next wait
+                        problem = failure
+                else:
+                    self._brokers = found.brokers
+                    return found
+            raise problem
 
     def address(self, broker_id: int) -> Address:
         """Return the address of a broker; raise the errors of :meth:`metadata`, also if there is no such broker."""
@@ -83,8 +92,11 @@ class BrokerQuestions:
         leaders = self._leaders(tp)
         if tp in leaders.errors:
             raise no_leader(leaders, tp)
-        with contextlib.closing(self.connect(leaders.known[tp].address)) as connection:
-            found = []
+        address, found = leaders.known[tp].address, []
+        with (
+            self._leader_times[address].wait() as answer_s,
+            contextlib.closing(self.connect(address, timeout_s=answer_s)) as connection,
+        ):
             for which in (LOG_START, LOG_END):
                 listed = connection.ask(ListOffsets({tp: -1}, which)).get(tp)
                 if listed is None:

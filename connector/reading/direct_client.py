@@ -79,8 +79,8 @@ _BACKOFF_S = 30.0
 _MOST_DAMAGED = 3
 """How often to fetch a corrupt batch.  It may have been damaged on its way."""
 
-_TIMEOUT_S = 1.0
-"""Timeout of a connection attempt, and of the first bytes of an answer."""
+_CONNECT_S = 1.0
+"""How long connecting to a broker may take.  Its system answers, so this does not depend on the broker's load."""
 
 
 @dataclass(eq=False, slots=True)
@@ -140,11 +140,11 @@ class DirectClient(ReaderClient):
         self._settings = settings.fetch
         self._patience_s = _PATIENCE_S + self._settings.wait_ms / 1000
         connect = partial(
-            BrokerConnection, client_id=config["client.id"], timeout_s=_TIMEOUT_S, security=settings.security
+            BrokerConnection, client_id=config["client.id"], connect_s=_CONNECT_S, security=settings.security
         )
         self._chunks = ChunkReader(library)
         self._leaders = Leaders(settings.leaders)
-        self._questions = BrokerQuestions(settings.servers, connect)
+        self._questions = BrokerQuestions(settings.servers, connect, self._settings.longest_answer_s)
         self._fetchers = Fetchers(library, connect, self._settings)
         self._ranges: dict[TopicPartition, _Range] = {}
         self._columns: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import queue
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from typing import TypeAlias
 from pyspark_kafka_group.columns.record_batches import RecordBatches, UnreadableError, whole_batches
 from pyspark_kafka_group.offsets.errors import RecordBatchTooLargeError
 from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.reading.answer_time import AnswerTime
 from pyspark_kafka_group.reading.rack import Rack
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
@@ -61,6 +62,8 @@ class FetchSettings:
         How long the broker may wait for records at first.
     longest_wait_ms : int
         How long it may wait if there are records, but none have come.
+    longest_answer_s : float
+        How long an answer may take at most, in addition to that wait.
     partition_bytes, most_partition_bytes : int
         How much to fetch of a partition at a time: at first, and at most.  Large answers take less CPU time for each
         record.  But the last answer has records from beyond the range, so a fetch asks for no more than the range has
@@ -77,6 +80,7 @@ class FetchSettings:
     check_crcs: bool
     wait_ms: int
     longest_wait_ms: int
+    longest_answer_s: float
     partition_bytes: int
     most_partition_bytes: int
     ahead_bytes: int
@@ -167,24 +171,28 @@ class Fetcher:
     library
         The library of `record_batches.BATCHES`.
     connect
-        Opens a connection to the broker.
+        Opens a connection to the broker: takes how long an answer may take.
     settings
         How to fetch.
     deliver
         Takes each result.  The fetching thread calls it: it must not block.
+    answer_time
+        How long to wait for answers of this broker.
     """
 
     def __init__(
         self,
         library: ctypes.CDLL,
-        connect: Callable[[], BrokerConnection],
+        connect: Callable[..., BrokerConnection],
         settings: FetchSettings,
         deliver: Callable[[Delivery], None],
+        answer_time: AnswerTime,
     ) -> None:
         self._library = library
         self._open_connection = connect
         self._settings = settings
         self._deliver = deliver
+        self._answer_time = answer_time
         self._wait_ms = settings.wait_ms  # belongs to the fetching thread
         self._changed = threading.Condition()  # guards the four below
         self._ranges: deque[FetchRange] = deque()
@@ -221,11 +229,12 @@ class Fetcher:
     def _run(self) -> None:
         try:
             while ranges := self._next_ranges():
-                connection = self._connection or self._connect()
-                if connection.good_until.passed:
-                    connection.close()
-                    connection = self._connect()
-                self._fetch(connection, ranges)
+                with self._answer_time.wait() as answer_s:
+                    connection = self._connection or self._connect(answer_s)
+                    if connection.good_until.passed:
+                        connection.close()
+                        connection = self._connect(answer_s)
+                    self._fetch(connection, ranges)
         except Exception as problem:
             if not self._closed:
                 self._deliver(Failed(problem))
@@ -233,8 +242,8 @@ class Fetcher:
             if self._connection is not None:
                 self._connection.close()
 
-    def _connect(self) -> BrokerConnection:
-        connection = self._open_connection()
+    def _connect(self, answer_s: float) -> BrokerConnection:
+        connection = self._open_connection(timeout_s=answer_s)
         with self._changed:
             self._connection = connection
             if self._closed:
@@ -430,7 +439,8 @@ class Fetchers:
     library
         The library of `record_batches.BATCHES`.
     connect
-        Opens a connection to a broker: takes its address, how long it may hold a request, and the largest answer.
+        Opens a connection to a broker: takes its address, how long an answer may take, how much longer the broker may
+        hold a request, and the largest answer.
     settings
         How to fetch.
     """
@@ -440,6 +450,7 @@ class Fetchers:
         self._connect = connect
         self._settings = settings
         self._by_address: dict[Address, Fetcher] = {}  # those used last come last
+        self._answer_times = defaultdict[Address, AnswerTime](partial(AnswerTime, settings.longest_answer_s))
         self._delivered: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
 
     def add(self, address: Address, ranges: Iterable[FetchRange]) -> None:
@@ -451,7 +462,9 @@ class Fetchers:
                 hold_s=self._settings.longest_wait_ms / 1000,
                 most_bytes=max(self._settings.batch_bytes, MOST_BYTES) + _BESIDES_BATCHES_BYTES,
             )
-            self._by_address[address] = Fetcher(self._library, connect, self._settings, self._delivered.put)
+            self._by_address[address] = Fetcher(
+                self._library, connect, self._settings, self._delivered.put, self._answer_times[address]
+            )
         self._by_address[address] = self._by_address.pop(address)
         self._by_address[address].add(ranges)
 

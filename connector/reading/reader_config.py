@@ -113,6 +113,7 @@ def _fetch_settings(config: Mapping[str, str]) -> FetchSettings:
         check_crcs=not is_false(config["check.crcs"]),
         wait_ms=int(config.get("fetch.wait.max.ms", _WAIT_MS)),
         longest_wait_ms=int(config.get("fetch.wait.max.ms", _LONGEST_WAIT_MS)),
+        longest_answer_s=int(value_of("socket.timeout.ms", config)) / 1000,
         partition_bytes=int(value_of("fetch.message.max.bytes", config)),
         most_partition_bytes=int(config.get("fetch.message.max.bytes", _MOST_PARTITION_BYTES)),
         ahead_bytes=int(config["queued.max.messages.kbytes"]) * 1024,

@@ -31,6 +31,14 @@ def broker() -> Iterator[FakeBroker]:
     made.close()
 
 
+@pytest.fixture
+def full() -> Iterator[Address]:
+    """Yield an address that takes no more connections, and does not refuse them."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, socket.socket() as first:
+        first.connect(listener.getsockname())
+        yield Address(*listener.getsockname())
+
+
 def connect(to: FakeBroker) -> BrokerConnection:
     return BrokerConnection(to.address, "me", 5.0, Security(), needed=())
 
@@ -283,6 +291,13 @@ def test_the_next_address_of_a_name_is_tried(broker: FakeBroker, monkeypatch: py
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     connection = BrokerConnection(Address("kafka.example", 9092), "me", 5.0, Security(), needed=())
     assert connection.ask(ASK, 2.0) == FOUND
+
+
+def test_a_connection_attempt_may_get_less_time_than_an_answer(full: Address) -> None:
+    begin = time.monotonic()
+    with pytest.raises(TimeoutError):
+        BrokerConnection(full, "me", 60.0, Security(), connect_s=0.1)
+    assert time.monotonic() - begin < 10
 
 
 def test_a_response_may_be_as_large_as_was_said_and_no_larger(broker: FakeBroker) -> None:

@@ -65,7 +65,7 @@ MATTERS: dict[str, tuple[dict[str, str], str]] = {
     "https.ca.location": ({**BY_ID, **URL}, "/nowhere"),
     "https.ca.pem": ({**BY_ID, **URL}, "none"),
 }
-ELSEWHERE = {"ssl.key.password", "ssl.keystore.password", "sasl.oauthbearer.scope", "client.rack"}
+ELSEWHERE = {"socket.timeout.ms", "ssl.key.password", "ssl.keystore.password", "sasl.oauthbearer.scope", "client.rack"}
 """Other tests cover these, with a real key, a real store, a token endpoint, and records.  Kerberos: `test_kerberos`."""
 
 # The properties that users set most.

@@ -34,10 +34,10 @@ def brokers() -> Iterator[list[FakeBroker]]:
 
 @pytest.fixture
 def questions(brokers: list[FakeBroker]) -> BrokerQuestions:
-    def connect(address: Address) -> BrokerConnection:
-        return BrokerConnection(address, "me", 5.0, Security(), needed=())
+    def connect(address: Address, *, timeout_s: float) -> BrokerConnection:
+        return BrokerConnection(address, "me", max(timeout_s, 5.0), Security(), needed=())
 
-    return BrokerQuestions([Address("127.0.0.1", 1), *(broker.address for broker in brokers)], connect)
+    return BrokerQuestions([Address("127.0.0.1", 1), *(broker.address for broker in brokers)], connect, 60.0)
 
 
 def asked(brokers: list[FakeBroker]) -> list[int]:
@@ -65,6 +65,20 @@ def test_no_server_is_an_error(brokers: list[FakeBroker], questions: BrokerQuest
         broker.answers[METADATA] = HANG_UP
     with pytest.raises(ConnectionError):
         questions.metadata()
+
+
+def test_a_server_that_refuses_does_not_hide_that_another_one_is_late() -> None:
+    waits_s = []
+
+    def connect(address: Address, *, timeout_s: float) -> BrokerConnection:
+        waits_s.append(timeout_s)
+        raise TimeoutError("no answer") if address == THERE else ConnectionRefusedError("down")
+
+    questions = BrokerQuestions([THERE, Address("here", 9092)], connect, 60.0)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            questions.metadata()
+    assert waits_s == [1, 1, 2, 2, 4, 4]
 
 
 def test_brokers_are_asked_for_once(brokers: list[FakeBroker], questions: BrokerQuestions) -> None:

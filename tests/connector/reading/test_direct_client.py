@@ -21,6 +21,7 @@ from pyspark_kafka_group.columns.native_library import READER_OVERRIDE
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading import client_cache
+from pyspark_kafka_group.reading.answer_time import AnswerTime
 from pyspark_kafka_group.reading.client_cache import open_client
 from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.fetcher import Failed, Fetcher, FetchRange
@@ -163,7 +164,7 @@ def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more()
     made: list[MagicMock] = []
     delivered: list[object] = []
 
-    def connect() -> BrokerConnection:
+    def connect(*, timeout_s: float) -> BrokerConnection:
         made.append(MagicMock(good_until=Deadline.after(0)))
         if len(made) == 2:
             renewing.set()
@@ -172,7 +173,7 @@ def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more()
 
     settings = direct_settings(reader_config({"bootstrap.servers": "127.0.0.1:1"}, "g"))
     assert settings is not None
-    fetcher = Fetcher(cast(ctypes.CDLL, None), connect, settings.fetch, delivered.append)
+    fetcher = Fetcher(cast(ctypes.CDLL, None), connect, settings.fetch, delivered.append, AnswerTime(60))
     fetcher.add([FetchRange(TopicPartition("t", 0), 0, 10)])
     assert renewing.wait(20)
     closing = threading.Thread(target=fetcher.close)

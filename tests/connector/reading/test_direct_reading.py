@@ -10,6 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import cast
 from unittest.mock import MagicMock
 
@@ -22,6 +23,7 @@ from pyspark_kafka_group.columns import record_batches
 from pyspark_kafka_group.offsets.errors import RecordBatchTooLargeError, UnreadableBatchError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading import direct_client, rack, range_reader
+from pyspark_kafka_group.reading.answer_time import AnswerTime
 from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.fetcher import Failed, Fetcher, FetchRange
 from pyspark_kafka_group.reading.range_reader import ReadOptions
@@ -228,7 +230,7 @@ def test_servers_that_do_not_answer_are_asked_after_pauses() -> None:
     cluster = log_of(2)
     looks: list[float] = []
 
-    def refuse(_address: Address) -> BrokerConnection:
+    def refuse(_address: Address, **_more: object) -> BrokerConnection:
         looks.append(time.monotonic())
         raise ConnectionRefusedError("nobody listens")
 
@@ -577,7 +579,7 @@ def test_the_error_of_a_large_response_names_the_partition_with_the_large_batch(
     delivered: queue.SimpleQueue[object] = queue.SimpleQueue()
     library = record_batches.BATCHES.library
     assert library is not None
-    fetcher = Fetcher(library, lambda: cluster.connect(LEADER), found_settings.fetch, delivered.put)
+    fetcher = Fetcher(library, partial(cluster.connect, LEADER), found_settings.fetch, delivered.put, AnswerTime(60))
     large = TopicPartition("large", 0)
     fetcher.add([FetchRange(TP, 2, 5), FetchRange(large, 7, 9)])
     found = delivered.get(timeout=10)
