@@ -15,13 +15,15 @@ import click
 
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
 from pyspark_kafka_group.tools.analysis.documents import (
+    Document,
     coordinator_document,
     group_document,
     listed_group_document,
     sample_document,
 )
+from pyspark_kafka_group.tools.analysis.group_checks import named
 from pyspark_kafka_group.tools.analysis.group_samples import GroupSample, following
 from pyspark_kafka_group.tools.analysis.group_view import (
     GroupView,
@@ -36,6 +38,7 @@ from pyspark_kafka_group.tools.command_base import (
     FOUND,
     Command,
     connected,
+    fail,
     interval,
     polls,
     say,
@@ -113,6 +116,9 @@ def _existing(inspection: Cluster, group: str) -> GroupView:
     return view
 
 
+_HIDDEN = ("GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED")
+
+
 def _no_group(command: Command) -> Command:
     return command
 
@@ -122,19 +128,37 @@ def _no_group(command: Command) -> Command:
 def groups(inspection: Cluster, properties: dict[str, str], as_json: bool) -> None:
     """List the groups of consumers, with their members and lag.
 
-    Groups that this user may not describe are not shown.
+    A lag is a dash if no leader answers for one of the partitions, a log ends before the
+    committed offset, or nothing is committed.
+
+    Groups are not shown if this user may not describe them or one of their topics. A line on
+    standard error has their number. If the cluster does not answer for a group, a line names it,
+    and the command ends with 2 after the list.
 
     \b
     Examples:
       kafka-group groups -b localhost:9092
-      kafka-group groups --profile prod --json | jq 'select(.lag > 0)'
+      kafka-group groups --profile prod --json | jq 'select(.lag != 0)'
     """
     del properties
-    documents = [
-        listed_group_document(answered(partial(view_group, inspection, name)))
-        for name in answered(inspection.group_ids)
-    ]
+    documents: list[Document] = []
+    refused, silent = 0, dict[str, TryAgainError]()
+    for name in answered(inspection.group_ids):
+        ask = partial(view_group, inspection, name)
+        try:  # only once with patience: many groups may have the coordinator that does not answer
+            documents.append(listed_group_document(ask() if silent else answered(ask)))
+        except TryAgainError as problem:
+            silent[name] = problem
+        except AuthenticationError as problem:
+            if getattr(problem, "code", "") not in _HIDDEN:
+                raise
+            refused += 1
     show(documents, as_json, lambda: groups_text(documents, width=terminal_width()))
+    if refused:
+        say(f"groups not shown, because this user may not describe them or one of their topics: {refused}.")
+    if silent:
+        first = next(iter(silent.values()))
+        fail(f"groups not shown, because the cluster does not answer: {named([*silent])} ({first}).")
 
 
 @click.command()

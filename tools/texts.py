@@ -177,12 +177,16 @@ def group_text(document: Document, *, wide: bool = False, width: int | None = No
     """Return the lines of ``describe``."""
     count = _count(len(document["members"]), "member")
     first = f"{clean(document['group'])}: {document['state']}, {_protocol(document)}, {count}"
-    first += f", lag {document['lag']}" + (f", {document['status']}" if document["status"] else "")
+    first += f", {_lag(document)}" + (f", {document['status']}" if document["status"] else "")
     where = f"coordinator: {_broker(document['coordinator'])}"
     lines = [first, *_in_time(document), *_unread(document), *_held_back(document), *_beyond(document), where, ""]
     if not document["partitions"]:
         return [*lines, "The group has no committed offsets, and its members have no partitions."]
     return [*lines, *table(_WIDE if wide else _NARROW, document["partitions"], width=None if wide else width)]
+
+
+def _lag(document: Document) -> str:
+    return f"lag {'unknown' if document['lag'] is None else document['lag']}"
 
 
 def _protocol(document: Document) -> str:
@@ -239,7 +243,7 @@ def sample_text(document: Document, *, interval: float, width: int | None = None
     rates = [clean(_rate(document[key])) for key in ("produced_per_second", "consumed_per_second")]
     lines = [
         f"{clean(document['group'])}: {document['state']}, {_protocol(document)}, {count}",
-        ", ".join([f"lag {document['lag']}", *_in_time(document)]),
+        ", ".join([_lag(document), *_in_time(document)]),
         f"in {rates[0]}/s, out {rates[1]}/s, rebalances: {document['rebalances']}",
         f"{to_seconds(document['time'])} UTC, every {interval:g} s",
     ]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import Result
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.tools import group_commands
@@ -21,12 +22,13 @@ from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decod
 from pyspark_kafka_group.tools.commands import kafka_group
 from pyspark_kafka_group.wire.describe_requests import DescribedGroup, ListedGroup, ListGroups
 from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator
+from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, PartitionMetadata, TopicMetadata
 from pyspark_kafka_group.wire.types import TopicPartition
 from tests.tools.analysis import records
 from tests.tools.analysis.spark_checkpoints import KAFKA, write_checkpoint
 from tests.tools.shell import refused, run
 from tests.wire import answers
-from tests.wire.fake_broker import FakeBroker
+from tests.wire.fake_broker import Answer, Asked, ByRequest, FakeBroker
 from tests.wire.fake_group import (
     CLASSIC,
     CONSUMER,
@@ -41,7 +43,7 @@ from tests.wire.fake_group import (
     topic_metadata,
 )
 
-GROUP_REFUSED = 30
+NO_LEADER, NO_COORDINATOR, TOPIC_REFUSED, GROUP_REFUSED = 5, 15, 29, 30
 LISTED = ListGroups.api.key
 
 ASKING = [
@@ -131,6 +133,54 @@ def test_groups_are_listed_with_their_members_and_lag(broker: FakeBroker) -> Non
     }
     broker.answers[LISTED] = answers.groups(0, [])
     assert "no groups of consumers" in run("groups", "-b", str(broker.address)).stdout
+
+
+def listed_with(broker: FakeBroker, **errors: int) -> Result:
+    """Run ``groups`` in a cluster with ``etl`` and groups for which FindCoordinator has these errors."""
+    broker.answers[LISTED] = answers.groups(0, [ListedGroup(name, "consumer") for name in (*errors, "etl")])
+
+    def found(asked: Asked) -> Answer:
+        name = next((name for name in errors if name.encode() in asked.body), "etl")
+        return answers.coordinator(Coordinator(errors.get(name, 0), "", broker.address), name)
+
+    broker.answers[FindCoordinator.api.key] = ByRequest(found)
+    return run("groups", "-b", str(broker.address))
+
+
+def test_a_group_that_may_not_be_described_does_not_hide_the_others(broker: FakeBroker) -> None:
+    """Regression: with the right to describe the cluster Kafka lists all groups, and ``groups`` showed none of them."""
+    found = listed_with(broker, another=GROUP_REFUSED)
+    assert found.exit_code == 0
+    assert [line.split()[0] for line in found.stdout.splitlines()] == ["GROUP", "etl"]
+    assert "not shown, because this user may not describe them or one of their topics: 1." in found.stderr
+    refused_topic = TopicMetadata("orders", TOPIC_REFUSED, None, ())
+    broker.answers[METADATA] = answers.metadata(ClusterMetadata({1: broker.address}, (refused_topic,)))
+    found = listed_with(broker)
+    assert (found.exit_code, "one of their topics: 1." in found.stderr) == (0, True)
+
+
+def test_a_coordinator_that_does_not_answer_hides_only_its_groups(broker: FakeBroker) -> None:
+    """Regression: ``groups`` showed none of the others."""
+    found = listed_with(broker, another=NO_COORDINATOR)
+    assert found.exit_code == 2
+    assert [line.split()[0] for line in found.stdout.splitlines()] == ["GROUP", "etl"]
+    assert "groups not shown, because the cluster does not answer: another (" in found.stderr
+
+
+def test_an_unknown_lag_is_not_zero(broker: FakeBroker) -> None:
+    """Regression: without leaders the lag of each group was 0, so an alert on a lag never fired."""
+    broker.answers |= {
+        LISTED: answers.groups(0, [ListedGroup("etl", "consumer")]),
+        METADATA: answers.metadata(
+            ClusterMetadata(
+                {1: broker.address}, (TopicMetadata("orders", 0, None, (PartitionMetadata(0, NO_LEADER, -1, 1),)),)
+            )
+        ),
+    }
+    assert json.loads(run("groups", "--json", "-b", str(broker.address)).stdout)["lag"] is None
+    found = run("describe", "--no-status", "-b", str(broker.address), "etl")
+    assert found.exit_code == 1
+    assert found.stdout.splitlines()[0].endswith(", lag unknown, ERR")
 
 
 def test_arguments_are_checked_before_the_cluster_is_asked(tmp_path: Path) -> None:

@@ -45,14 +45,18 @@ def group_document(view: GroupView) -> Document:
 
 
 def listed_group_document(view: GroupView) -> Document:
-    """Return the document of one group of ``groups``."""
+    """Return the document of one group of ``groups``.
+
+    The lag is unknown if that of one partition is: the list has no place to say so.
+    """
+    is_known = all(part.status is None for part in view.partitions)  # neither HELDBACK nor BEYOND
     return {
         "group": view.group,
         "state": view.description.state,
         "protocol": view.description.protocol.value,
         "members": len(view.description.members),
         "topics": sorted({part.tp.topic for part in view.partitions}),
-        "lag": view.lag,
+        "lag": view.lag if is_known else None,
     }
 
 

@@ -177,9 +177,10 @@ class GroupView:
         return group_status(judged) if judged else None
 
     @property
-    def lag(self) -> int:
-        """The sum of the known lags."""
-        return sum(max(0, partition.lag) for partition in self.partitions if partition.lag is not None)
+    def lag(self) -> int | None:
+        """The sum of the known lags; None if all of them are unknown."""
+        known = [max(0, partition.lag) for partition in self.partitions if partition.lag is not None]
+        return sum(known) if known or not self.partitions else None
 
     @property
     def expired(self) -> int:
