@@ -39,7 +39,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pyspark_kafka_group.offsets.errors import OffsetFormatError
-from pyspark_kafka_group.offsets.types import LeaderEpoch, OffsetRange, TopicPartition
+from pyspark_kafka_group.offsets.types import LARGEST_NUMBER, LeaderEpoch, OffsetRange, TopicPartition, is_name
 
 FORMAT_VERSION = 2
 
@@ -198,6 +198,7 @@ class OffsetTexts:
 
 def _entries(topics: Any) -> Iterator[tuple[TopicPartition, PartitionEntry]]:
     for topic, logs in topics.items():
+        _check_name(topic)
         known: set[int] = set()
         for topic_id, lineages in logs.items():
             for lineage, lists in lineages.items():
@@ -218,11 +219,12 @@ def _listed(lists: Any) -> Iterator[tuple[int, tuple[int, int, int]]]:
         if type(numbers) is not list or not numbers or len(numbers) % 3 or {*map(type, numbers)} != {int}:
             raise TypeError(f"{numbers!r:.100} is not [until, size, leader epoch, ...]")
         following = iter(numbers)
-        yield from enumerate(zip(following, following, following, strict=True), _partition(first))
+        count = len(numbers) // 3
+        yield from enumerate(zip(following, following, following, strict=True), _partition(first, count))
 
 
 def _leader_epoch(number: int) -> LeaderEpoch | None:
-    if number < _NO_EPOCH:
+    if not _NO_EPOCH <= number <= LARGEST_NUMBER:
         raise ValueError(f"{number} is not a leader epoch")
     return None if number == _NO_EPOCH else LeaderEpoch(number)
 
@@ -236,7 +238,13 @@ def _names(value: Any) -> tuple[str, ...]:
 def _query_id(value: Any) -> str | None:
     if not isinstance(value, str | None):
         raise TypeError(f"{value!r} is not a query id")
+    _check_name(value or "")
     return value
+
+
+def _check_name(text: str) -> None:
+    if not is_name(text):
+        raise ValueError(f"{text!r:.100} is not a name")
 
 
 def _count(value: Any) -> int:
@@ -245,9 +253,10 @@ def _count(value: Any) -> int:
     return value
 
 
-def _partition(number: str) -> int:
+def _partition(number: str, count: int) -> int:
+    """Return the first of ``count`` partitions."""
     partition = int(number)
-    if partition < 0 or number != str(partition):
+    if partition < 0 or partition + count - 1 > LARGEST_NUMBER or number != str(partition):
         raise ValueError(f"{number!r} is not a partition number")
     return partition
 

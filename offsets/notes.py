@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import OffsetFormatError
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker
-from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.offsets.types import LARGEST_NUMBER, Offset, OffsetRange, TopicPartition
 
 VERSION = 1
 
@@ -123,7 +123,8 @@ class BookmarkNote(NamedTuple):
         topic_id, count, epoch = bookmark.get("t"), bookmark["n"], bookmark.get("e")
         if type(count) is not int:
             raise TypeError
-        return cls(topic_id if isinstance(topic_id, str) else None, count, epoch if type(epoch) is int else None)
+        known = type(epoch) is int and 0 <= epoch <= LARGEST_NUMBER
+        return cls(topic_id if isinstance(topic_id, str) else None, count, epoch if known else None)
 
 
 class SkipNote(NamedTuple):

@@ -104,5 +104,5 @@ def sources_in(text: str) -> dict[str, Any]:
 def _offset(line: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

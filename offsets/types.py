@@ -20,6 +20,16 @@ OwnershipEpoch = NewType("OwnershipEpoch", int)
 """Counts the assignments of this process: a partition that comes back has a new one."""
 
 
+LARGEST_OFFSET = 2**63 - 1
+LARGEST_NUMBER = 2**31 - 1
+"""The largest number of a partition, or of a leader epoch, in Kafka's protocol."""
+
+
+def is_name(text: str) -> bool:
+    """Return whether Kafka's protocol can carry a name.  JSON may contain half of a surrogate pair, UTF-8 may not."""
+    return text.isascii() or text.encode(errors="ignore").decode() == text
+
+
 class OffsetRange(NamedTuple):
     """The half-open range ``[start, until)`` of one partition; may be empty.
 
@@ -39,7 +49,7 @@ class OffsetRange(NamedTuple):
         ValueError
             If they are not a range.
         """
-        if not 0 <= start <= until:
+        if not 0 <= start <= until <= LARGEST_OFFSET:
             raise ValueError(f"not an offset range: [{start}, {until})")
         return cls(Offset(start), Offset(until))
 

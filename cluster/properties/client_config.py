@@ -37,6 +37,13 @@ from pyspark_kafka_group.wire.types import Address, PropertyError
 
 Properties = Mapping[str, str]
 
+_DIGITS = 20
+"""The most digits of a number.  Python refuses to read some thousand."""
+
+_SENT = ("client.id", "client.rack", "group.id", "group.instance.id")
+_LONGEST = 30_000
+"""The most bytes of a name that requests carry.  Kafka allows 32,767, and some names of this source get an ending."""
+
 
 class Reach(NamedTuple):
     """The servers to begin with, and the security of connections."""
@@ -62,6 +69,9 @@ def check_properties(properties: Properties) -> None:
     for row in PROPERTIES:
         if row.key in properties:
             _check(row.key, row_of(row.key), properties[row.key])
+    for key in _SENT:
+        if len(properties.get(key, "").encode()) > _LONGEST:
+            raise OptionError(f"kafka.{key}", f"it has more than {_LONGEST} bytes.", "Write a shorter name.")
     if "group.instance.id" in properties and not properties["group.instance.id"].strip():
         # librdkafka would join as a dynamic member, and this source takes each value for a static one.
         raise OptionError(
@@ -88,8 +98,8 @@ def _check(key: str, row: KafkaProperty, value: str) -> None:
         remedy = f"Write a number of {row.unit} from {row.least} to {row.most}."
         if not value.strip().isdecimal() or not value.isascii():
             raise OptionError(option, f"{value!r} is not a whole number.", remedy)
-        if not row.least <= int(value) <= row.most:
-            raise OptionError(option, f"{value.strip()} is out of range.", remedy)
+        if len(value.strip()) > _DIGITS or not row.least <= int(value) <= row.most:
+            raise OptionError(option, f"{value.strip()[:_DIGITS]} is out of range.", remedy)
 
 
 def check_refusal(option: str, value: str, refusal: Refusal | None) -> None:

@@ -453,6 +453,10 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         for name in ("client.id", "client.secret")
     ),
     KafkaProperty(
+        key="default.topic.config",
+        refusal=Refusal(why="it has no form as text.", instead="Write each of its properties as kafka.<name>."),
+    ),
+    KafkaProperty(
         key="topic.blacklist",
         refusal=Refusal(
             why="only the member would follow it.", instead="Exclude topics in subscribePattern, with (?!...)."

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pyspark_kafka_group.cluster.properties.kafka_properties import is_in_table
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.offsets.types import TopicPartition, is_name
 from pyspark_kafka_group.options.parsers import TEXT, Form, MalformedError
 
 _CREDENTIAL = {
@@ -188,10 +188,12 @@ def by_name(options: Mapping[str, str]) -> dict[str, str]:
     Raises
     ------
     OptionError
-        If an option has two different values.
+        If an option has two different values, or is no text.
     """
     given: dict[str, str] = {}
     for key, value in options.items():
+        if not is_name(key + value):
+            raise OptionError(key, "it contains half of a surrogate pair, which is no character.", "Correct its text.")
         if given.setdefault(key.lower(), value) != value:
             raise OptionError(key, "it is given twice, with different values.", "Remove one.")
     return _with_databricks(given)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pyspark_kafka_group.cluster.properties.durations import duration_ms
 from pyspark_kafka_group.columns.schema import COLUMNS
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset
-from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.offsets.types import LARGEST_NUMBER, Offset, TopicPartition, is_name
 
 
 class MalformedError(Exception):
@@ -107,9 +107,18 @@ def not_blank(text: str) -> str:
 def topics(text: str) -> tuple[str, ...]:
     """Return the topics of a comma-separated list, without duplicates."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    remedy = "Write one or more topics, as in 'orders,payments'."
     if not names:
-        raise MalformedError("it names no topic.", "Write one or more topics, as in 'orders,payments'.")
+        raise MalformedError("it names no topic.", remedy)
+    _check_topics(names, remedy)
     return names
+
+
+def _check_topics(names: Iterable[str], remedy: str) -> None:
+    """Refuse names that no topic can have and no request can carry.  Brokers refuse the others."""
+    for name in names:
+        if len(name) > _LONGEST_TOPIC or not is_name(name):
+            raise MalformedError(f"{name[:50]!r} cannot be the name of a topic.", remedy)
 
 
 def pattern(text: str) -> str:
@@ -197,7 +206,7 @@ _TIMES_EXAMPLE = 'Write JSON such as {"orders": {"0": 1577836800000, "1": 157783
 _PARTITIONS_EXAMPLE = 'Write JSON such as {"orders": [0, 1], "payments": [0]}.'
 
 _MAX_LONG = 2**63 - 1
-_MAX_INT = 2**31 - 1
+_LONGEST_TOPIC = 249
 
 
 class GivenOffsets(NamedTuple):
@@ -252,6 +261,7 @@ def _offsets(text: str, problem: str, example: str) -> StartingOffsets:
         for topic, word in document.items():
             if isinstance(word, str) and word.strip().lower() in ("earliest", "latest"):
                 by_topic[topic] = StartingOffset(word.strip().lower())
+        _check_topics(by_topic, example)
         document = {topic: numbers for topic, numbers in document.items() if topic not in by_topic}
     numbers = _by_partition(document, "an offset", -2, example)
     return GivenOffsets({tp: words.get(number, Offset(number)) for tp, number in numbers.items()}, by_topic)
@@ -267,10 +277,11 @@ def partitions(text: str) -> tuple[TopicPartition, ...]:
     document = _json(text, "it is not JSON", _PARTITIONS_EXAMPLE)
     if not isinstance(document, dict) or not all(isinstance(x, list) for x in document.values()):
         raise MalformedError("the JSON is not an object of lists.", _PARTITIONS_EXAMPLE)
+    _check_topics(document, _PARTITIONS_EXAMPLE)
     found = set()
     for topic, numbers in document.items():
         for number in numbers:
-            if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _MAX_INT:
+            if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= LARGEST_NUMBER:
                 raise MalformedError(f"{number!r} is not a partition number of topic {topic!r}.", _PARTITIONS_EXAMPLE)
             found.add(TopicPartition(topic, number))
     if not found:
@@ -282,11 +293,12 @@ def _by_partition(document: Any, kind: str, lowest: int, example: str) -> dict[T
     """Return the whole number of each topic-partition."""
     if not isinstance(document, dict) or not all(isinstance(x, dict) for x in document.values()):
         raise MalformedError("the JSON is not an object of objects.", example)
+    _check_topics(document, example)
     found: dict[TopicPartition, int] = {}
     for topic, numbers in document.items():
         for key, number in numbers.items():
-            if not (key.isdecimal() and key.isascii()) or int(key) > _MAX_INT:
-                raise MalformedError(f"{key!r} is not a partition number of topic {topic!r}.", example)
+            if not re.fullmatch("[0-9]{1,10}", key) or int(key) > LARGEST_NUMBER:
+                raise MalformedError(f"{key[:50]!r} is not a partition number of topic {topic!r}.", example)
             if isinstance(number, bool) or not isinstance(number, int) or not lowest <= number <= _MAX_LONG:
                 raise MalformedError(f"{number!r} is not {kind} ({topic!r}, {key}).", example)
             if TopicPartition(topic, int(key)) in found:

@@ -166,6 +166,13 @@ def test_other_format_version_is_refused_and_named(version: Any) -> None:
         (of([2, -1, 0]), r"not an offset range: \[3, 2\)"),
         (of([2, 3, 0]), r"not an offset range: \[-1, 2\)"),
         (of([2, 1, -2]), "-2 is not a leader epoch"),
+        # Regression: what no request can carry ended the query with an error of Python that names nothing.
+        (of([2, 1, 2**31]), "2147483648 is not a leader epoch"),
+        (of([2**63, 1, 0]), "not an offset range"),
+        (of([2, 1, 0], "2147483648"), "is not a partition number"),
+        (of([2, 1, 0, 2, 1, 0], "2147483647"), "is not a partition number"),
+        (document({"t\ud800": {}}), r"'t\\ud800' is not a name"),
+        (document(query="q\ud800"), r"'q\\ud800' is not a name"),
         *((of([2, 1, 0], number), "is not a partition number") for number in ("-1", "01", " 1", "1_0", "\u0661")),
         *(
             (of(numbers), r"is not \[until, size, leader epoch, \.\.\.\]")

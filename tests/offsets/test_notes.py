@@ -140,7 +140,9 @@ def test_fields_of_a_reset_and_a_bookmark_that_are_missing_or_wrong_are_unknown(
     for odd in ("-1", str(YEAR_10000_MS), "1" * 400):
         assert read(RESET.encode().replace("1767225600000", odd)) is None
     assert read(RESET.encode().replace("100}", "-1}")) == RESET._replace(previous=None)
-    assert read('{"v":1,"bookmark":{"t":"x","n":6}}') == BookmarkNote("x", 6)
+    # Regression: an epoch that no request can carry ended the run.
+    for epoch in ("", ',"e":-5', ',"e":2147483648', ',"e":true'):
+        assert read(f'{{"v":1,"bookmark":{{"t":"x","n":6{epoch}}}}}') == BookmarkNote("x", 6)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ def test_an_offset_that_was_removed_as_too_old_is_not_a_problem(tmp_path: Path) 
 def test_a_source_without_an_offset_is_left_out() -> None:
     assert offsets_in('v1\n{}\n-\n{"a": 1}') == [{"a": 1}]
     assert offsets_in('v2\n{}\nfirst:-\nsecond:{"a": 1}') == [{"a": 1}]
+    assert offsets_in("v1\n{}\n" + "[" * 200_000) == [], "regression: it was a RecursionError"
 
 
 @pytest.mark.parametrize("text", ["", "v1", "v1\n{}", 'v3\n{}\n{"a": 1}'])

@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 
 from pyspark_kafka_group.cluster.properties.durations import duration_ms
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-
-_LARGEST = 2**63 - 1
+from pyspark_kafka_group.offsets.types import LARGEST_NUMBER, LARGEST_OFFSET, Offset, TopicPartition, is_name
 
 _SINCE_1970_MS = {9: 1e3, 10: 1e3, 13: 1.0, 19: 1e-6}
 """Milliseconds in one unit of a number, by its number of digits: seconds, milliseconds or nanoseconds."""
@@ -122,7 +120,7 @@ def parse_target(text: str, *, now_ms: int) -> Target:
             target = Target(TargetKind.START, value)
         elif word == "end" and (number is None or number[0] == "-"):
             target = Target(TargetKind.END, value)
-    if target is None or abs(target.value) > _LARGEST:
+    if target is None or abs(target.value) > LARGEST_OFFSET:
         raise ConfigurationError(f"--to {text!r} is not valid. Write {_TARGET_FORMS}.")
     return target
 
@@ -187,7 +185,8 @@ def _offset(entry: Any) -> tuple[TopicPartition, Offset] | None:
     match entry:
         case {"topic": str(topic), "partition": int(partition), "offset": int(offset)}:
             numbers = not isinstance(partition, bool) and not isinstance(offset, bool)
-            if topic and numbers and 0 <= partition < 2**31 and 0 <= offset <= _LARGEST:
+            exists = 0 <= partition <= LARGEST_NUMBER and 0 <= offset <= LARGEST_OFFSET
+            if topic and is_name(topic) and numbers and exists:
                 return TopicPartition(topic, partition), Offset(offset)
         case _:
             pass

@@ -20,7 +20,7 @@ from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.notes import BookmarkNote, read
 from pyspark_kafka_group.offsets.spark_commit_log import batches_in, sources_in
-from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.offsets.types import LARGEST_NUMBER, LARGEST_OFFSET, Offset, TopicPartition, is_name
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice
 from pyspark_kafka_group.tools.analysis.group_checks import check_exist, listed, named, offsets_at_rest, stable_offsets
 
@@ -109,7 +109,7 @@ def _start(file: Path) -> Any:
     text = file.read_text(encoding="utf-8").removeprefix("\0").removeprefix("v1\n")
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -119,10 +119,12 @@ def _of_kafka(offset: Any) -> dict[TopicPartition, Offset] | None:
         return None
     found = {}
     for topic, partitions in offset.items():
-        if not isinstance(partitions, dict):
+        if not isinstance(partitions, dict) or not is_name(topic):
             return None
         for number, next_offset in partitions.items():
-            if not number.isdecimal() or type(next_offset) is not int or next_offset < 0:
+            if not re.fullmatch(r"\d{1,10}", number) or int(number) > LARGEST_NUMBER:
+                return None
+            if type(next_offset) is not int or not 0 <= next_offset <= LARGEST_OFFSET:
                 return None
             found[TopicPartition(topic, int(number))] = Offset(next_offset)
     return found

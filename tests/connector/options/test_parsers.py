@@ -147,6 +147,11 @@ def test_times_of_partitions() -> None:
         (parsers.partitions, '{"a": [true]}', "True is not a partition number of topic 'a'."),
         (parsers.partitions, '{"a": []}', "it names no partition."),
         (parsers.partitions, "{}", "it names no partition."),
+        # Regression: these ended with errors of Python that name no option.
+        (parsers.partitions, '{"\\ud800": [0]}', r"'\ud800' cannot be the name of a topic."),
+        (parsers.starting_offsets, '{"\\ud800": {"0": 1}}', r"'\ud800' cannot be the name of a topic."),
+        (parsers.starting_offsets, '{"\\ud800": "earliest"}', r"'\ud800' cannot be the name of a topic."),
+        (parsers.partition_times, f'{{"a": {{"{"1" * 5000}": 1}}}}', f"'{'1' * 50}' is not a partition number of"),
     ],
 )
 def test_bad_json(parse: Callable[[str], Any], text: str, expected: str) -> None:

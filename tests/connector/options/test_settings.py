@@ -130,6 +130,16 @@ def test_a_missing_option_is_named_with_its_meaning(missing: str) -> None:
         ),
         ({"kafka.group.instance.id": ""}, "Option 'kafka.group.instance.id': it is blank. Write a name of this query"),
         ({"kafka.group.instance.id": " "}, "Option 'kafka.group.instance.id': it is blank."),
+        # Regression: these ended with errors of Python that name no option.
+        ({"kafka.client.rack": "r\ud800"}, "Option 'kafka.client.rack': it contains half of a surrogate pair"),
+        (
+            {"kafka.default.topic.config": "x"},
+            "Option 'kafka.default.topic.config': it cannot be set: it has no form as",
+        ),
+        ({"subscribe": "r\ud800"}, "Option 'subscribe': it contains half of a surrogate pair"),
+        ({"kafka.group.id": "g" * 40_000}, "Option 'kafka.group.id': it has more than 30000 bytes. Write a shorter"),
+        ({"kafka.session.timeout.ms": "1" * 5000}, "Option 'kafka.session.timeout.ms': 11111111111111111111 is out of"),
+        ({"subscribe": "o" * 250}, "Option 'subscribe': 'ooooo"),
         ({"kafka.topic.metadata.refresh.interval.ms": "30s"}, "'30s' is not a whole number."),
         ({"kafka.topic.metadata.refresh.interval.ms": "-1"}, "'-1' is not a whole number."),
         ({"kafka.max.partition.fetch.bytes": "1MB"}, "Option 'kafka.max.partition.fetch.bytes': '1MB' is not a whole"),

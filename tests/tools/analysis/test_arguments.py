@@ -113,6 +113,7 @@ GOOD = {"topic": "a", "partition": 0, "offset": 5}
             for wrong in (
                 {"topic": ""},
                 {"topic": None},
+                {"topic": "\ud800"},
                 {"partition": -1},
                 {"partition": "0"},
                 {"partition": True},

@@ -40,7 +40,12 @@ def test_a_query_without_a_finished_batch_begins_where_its_source_has_stored(
     tmp_path: Path, begun: tuple[int, ...]
 ) -> None:
     """With ``startingOffsets=latest``, the reader must not skip the records since the stored start."""
-    starts = {"0": KAFKA, "1": '{"path":"file:///x","timestamp":1,"batchId":0}', "2": "1795578131305"}
+    starts = {
+        "0": KAFKA,
+        "3": "[" * 200_000,
+        "1": '{"path":"file:///x","timestamp":1,"batchId":0}',
+        "2": "1795578131305",
+    }
     found = read_checkpoint(str(write_checkpoint(tmp_path, "-", finished=(), begun=begun, starts=starts)))
     assert (found.finished, found.unfinished) == (None, 0 if begun else None)
     assert offsets_of(found) == {"orders-0": 7}
@@ -122,6 +127,14 @@ def test_a_folder_that_is_no_whole_checkpoint_is_refused(tmp_path: Path, break_i
         ('{"version": 2, "query": "q", "topics": {}}', "no offsets of Spark's own Kafka source"),
         ('{"orders":{"0":-1}}', "no offsets of Spark's own Kafka source"),
         ('{"orders":{"zero":1}}', "no offsets of Spark's own Kafka source"),
+        # Regression: these ended with errors of Python.
+        *(
+            (offset, "no offsets of Spark's own Kafka source")
+            for offset in (
+                *('{"orders":{"2147483648":1}}', f'{{"orders":{{"{"1" * 5000}":1}}}}'),
+                *('{"orders":{"0":9223372036854775808}}', '{"or\\ud800ders":{"0":1}}', "[" * 200_000),
+            )
+        ),
         ("{}", "has not found any partition yet"),
     ],
 )
