@@ -14,6 +14,7 @@ from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.reading.answer_time import AnswerTime
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.leaders import NO_LEADER, NO_PARTITION, Leaders
 from pyspark_kafka_group.wire.topic_requests import LOG_END, LOG_START, ClusterMetadata, ListOffsets, Metadata
 from pyspark_kafka_group.wire.types import (
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 _Answer = TypeVar("_Answer")
+
+_MOST_WAITS = 3
+"""How many times the time for an answer one question may take.  Then the reader may have records of other partitions,
+and its next question goes on with the next broker."""
 
 
 class BrokerQuestions:
@@ -44,24 +49,26 @@ class BrokerQuestions:
     """
 
     def __init__(self, servers: Iterable[Address], connect: Callable[..., BrokerConnection], longest_s: float) -> None:
-        self._servers = deque(servers)
+        self._bootstrap = tuple(servers)
+        self._servers = deque(self._bootstrap)  # and the brokers of the last metadata
         self.connect = connect
         self._metadata_time = AnswerTime(longest_s)
         self._leader_times = defaultdict[Address, AnswerTime](partial(AnswerTime, longest_s))
         self._brokers: Mapping[int, Address] = {}  # those of the last metadata
 
     def metadata(self, topics: Collection[str] = ()) -> ClusterMetadata:
-        """Ask one server after another for the brokers and the leaders of topics.
+        """Ask one known broker after another for all brokers and the leaders of topics.
 
         Raises
         ------
         OSError
-            If no server answers.
+            If no broker answers, or none of those that this question has reached in time.
         ProtocolError
             If the answer is invalid.
         """
         problem: Exception = ProtocolError("no servers")
         with self._metadata_time.wait() as answer_s:
+            until = Deadline.after(_MOST_WAITS * answer_s)
             for server in [*self._servers]:
                 # The next question begins with another one: this one may not know a new leader.
                 self._servers.rotate(-1)
@@ -71,10 +78,19 @@ class BrokerQuestions:
                 except OSError as failure:
                     if not isinstance(problem, TimeoutError):  # which prolongs the next wait
                         problem = failure
+                    if until.passed:
+                        break
                 else:
-                    self._brokers = found.brokers
+                    self._learn(found.brokers)
                     return found
             raise problem
+
+    def _learn(self, brokers: Mapping[int, Address]) -> None:
+        """Also ask these brokers from now on: all bootstrap servers may stop."""
+        self._brokers = brokers
+        wanted = {*self._bootstrap, *brokers.values()}
+        known = [server for server in self._servers if server in wanted]
+        self._servers = deque([*known, *sorted(wanted.difference(known))])
 
     def address(self, broker_id: int) -> Address:
         """Return the address of a broker; raise the errors of :meth:`metadata`, also if there is no such broker."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import KafkaException
 
 from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.reading import broker_questions
 from pyspark_kafka_group.reading.broker_questions import BrokerQuestions
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.security import Security
@@ -65,6 +67,40 @@ def test_no_server_is_an_error(brokers: list[FakeBroker], questions: BrokerQuest
         broker.answers[METADATA] = HANG_UP
     with pytest.raises(ConnectionError):
         questions.metadata()
+
+
+def test_without_bootstrap_servers_the_brokers_are_asked_that_they_have_named(brokers: list[FakeBroker]) -> None:
+    """Regression: when the only bootstrap server had stopped, no task found a leader, although others led."""
+
+    def connect(address: Address, *, timeout_s: float) -> BrokerConnection:
+        return BrokerConnection(address, "me", max(timeout_s, 5.0), Security(), needed=())
+
+    first, second = brokers
+    first.answers[METADATA] = answers.metadata(ClusterMetadata({1: first.address, 2: second.address}, ()))
+    questions = BrokerQuestions([first.address], connect, 60.0)
+    questions.metadata()
+    first.close()
+    assert questions.metadata().brokers == {1: THERE}
+    assert questions._servers == deque([first.address, THERE]), "bootstrap servers stay, other brokers do not"
+
+
+def test_a_question_that_has_taken_long_goes_on_with_the_next_broker_another_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A task that asks a hundred silent brokers one after another would not read what it can."""
+    monkeypatch.setattr(broker_questions, "_MOST_WAITS", 0)
+    asked = []
+
+    def connect(address: Address, *, timeout_s: float) -> BrokerConnection:
+        asked.append(address)
+        raise TimeoutError(f"no answer within {timeout_s} s")
+
+    servers = [Address("here", port) for port in range(3)]
+    questions = BrokerQuestions(servers, connect, 60.0)
+    for _ in servers:
+        with pytest.raises(TimeoutError):
+            questions.metadata()
+    assert asked == servers
 
 
 def test_a_server_that_refuses_does_not_hide_that_another_one_is_late() -> None:
