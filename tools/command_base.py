@@ -194,7 +194,18 @@ def polls(interval: float, count: int | None) -> Iterator[int]:
 def show(documents: Iterable[Document], as_json: bool, text: Callable[[], Iterable[str]]) -> None:
     """Print one JSON document a line, or the text for people."""
     for line in map(json.dumps, documents) if as_json else text():
-        click.echo(line)
+        echo(line)
+
+
+def echo(text: str | bytes, *, nl: bool = True) -> None:
+    """Print a part of the result to standard output; end with 2 if that is not possible, such as on a full disk."""
+    try:
+        click.echo(text, nl=nl)
+    except BrokenPipeError:  # the reader has seen enough
+        raise
+    except OSError as problem:
+        sys.stdout = None  # at its end Python would try again, and end with 120
+        fail(f"the output cannot be written: {problem.strerror or problem}. Check where it goes.")
 
 
 def say(text: str) -> None:

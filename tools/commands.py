@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import click
 
 from pyspark_kafka_group.cluster.properties.permissions import options_of_the_owner
@@ -34,6 +37,9 @@ def kafka_group(context: click.Context) -> None:
       2   the command has failed
     """
     context.with_resource(options_of_the_owner())
+    # A character that the locale lacks must not end a command that has set offsets.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 # As --help shows them.

@@ -19,7 +19,7 @@ from pyspark_kafka_group.tools.analysis.documents import moment
 from pyspark_kafka_group.tools.analysis.event_lines import EventFilter, EventLine, read_lines
 from pyspark_kafka_group.tools.analysis.timeline import TOTALS, Timeline
 from pyspark_kafka_group.tools.analysis.timeline import timeline as timeline_of
-from pyspark_kafka_group.tools.command_base import FOUND, fail, say, since_option, time_of, topics_option
+from pyspark_kafka_group.tools.command_base import FOUND, echo, fail, say, since_option, time_of, topics_option
 from pyspark_kafka_group.tools.texts import clean, duration, to_seconds
 
 Command = Callable[..., None]
@@ -77,7 +77,7 @@ def events(
         names=names, members=members, topics=topics, since=_seconds(since_ms), until=_seconds(until_ms)
     )
     for line in sorted((line for line in log if wanted.has(line)), key=lambda line: line.time):
-        click.echo(json.dumps(line.to_json()) if as_json else _text(line))
+        echo(json.dumps(line.to_json()) if as_json else _text(line))
     log.end()
 
 
@@ -115,7 +115,7 @@ def timeline(
         raise click.exceptions.Exit(FOUND)
     text = page(made, since=_seconds(since_ms), until=_seconds(until_ms))
     if output == "-":
-        click.echo(text, nl=False)
+        echo(text.encode(), nl=False)  # the page says that it is UTF-8
     else:
         try:
             Path(output).write_text(text, encoding="utf-8")

@@ -38,6 +38,7 @@ from pyspark_kafka_group.tools.command_base import (
     FOUND,
     Command,
     connected,
+    echo,
     fail,
     interval,
     polls,
@@ -299,10 +300,9 @@ def _plain() -> Iterator[Shown]:
     def shown(lines: list[str]) -> None:
         nonlocal begun
         if begun and len(lines) > 1:
-            click.echo()
+            echo("")
         begun = True
-        click.echo("\n".join(lines))
-        sys.stdout.flush()
+        echo("\n".join(lines))
 
     yield shown
 

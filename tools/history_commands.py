@@ -24,6 +24,7 @@ from pyspark_kafka_group.tools.command_base import (
     FAILED,
     FOUND,
     connected,
+    echo,
     fail,
     interval,
     polls,
@@ -201,11 +202,11 @@ def _show_polled(group: str, entries: Iterator[Entry], as_json: bool, width: int
     """Print each change at once."""
     least = polled_widths(width)
     if not as_json:
-        click.echo(table(HISTORY, [], least=least, width=width)[0])
+        echo(table(HISTORY, [], least=least, width=width)[0])
     try:
         for entry in entries:
             document = entry_document(group, entry)
             line = table(HISTORY, [document], least=least, width=width)[1]
-            click.echo(json.dumps(document) if as_json else line)
+            echo(json.dumps(document) if as_json else line)
     except KeyboardInterrupt:
         raise click.exceptions.Exit(0) from None

@@ -24,6 +24,7 @@ from pyspark_kafka_group.tools.analysis.group_checks import GroupInUseError, lis
 from pyspark_kafka_group.tools.analysis.group_view import answered
 from pyspark_kafka_group.tools.analysis.reset_plan import Change, ResetRequest, plan
 from pyspark_kafka_group.tools.command_base import Command, connected, fail, say, show, topics_option
+from pyspark_kafka_group.tools.properties_file import without_options
 from pyspark_kafka_group.tools.texts import reset_text, terminal_width
 
 _NO_MEMBER, _NO_GENERATION = "", -1
@@ -157,7 +158,7 @@ def _execute(inspection: Cluster, group: str, changes: Sequence[Change], intende
     try:
         refused = inspection.commit(group, _NO_MEMBER, _NO_GENERATION, None, offsets)
     except (CommitUnclearError, TryAgainError, KafkaGroupError) as failure:
-        problem = str(failure)
+        problem = without_options(str(failure))
         so_far = " so far" if isinstance(failure, CommitUnclearError) else ""  # a broker may be slow
     if not problem and not refused:
         return
@@ -167,7 +168,7 @@ def _execute(inspection: Cluster, group: str, changes: Sequence[Change], intende
     except (TryAgainError, KafkaGroupError) as failure:
         fail(
             f"it is unknown whether the offsets were set, some of them or none: {why}. They cannot be read either: "
-            f"{failure}. Look at them with 'kafka-group describe', and run the command again."
+            f"{without_options(str(failure))}. Look at them with 'kafka-group describe', and run the command again."
         )
     undone = [tp for tp, (_, _, note) in offsets.items() if tp not in found or found[tp].metadata != note]
     if not undone:

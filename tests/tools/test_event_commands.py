@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from pyspark_kafka_group.tools import event_commands
+from pyspark_kafka_group.tools.commands import kafka_group
 from pyspark_kafka_group.tools.event_commands import as_script
 from tests.tools.shell import refused, run
 
@@ -130,3 +134,23 @@ def test_json_in_a_page_ends_no_script() -> None:
     text = as_script({"a": "</script><!--&\u2028"})
     assert not set("<>&\u2028") & set(text)
     assert json.loads(text) == {"a": "</script><!--&\u2028"}
+
+
+def test_a_character_that_the_locale_lacks_ends_no_command(tmp_path: Path) -> None:
+    """Regression: ``events`` had a traceback, and ``reset --execute`` was "a bug", after it had set the offsets."""
+    log = tmp_path / "log.jsonl"
+    log.write_text(json.dumps({**LINES[0], "member": "größe-日"}) + "\n", encoding="utf-8")
+    found = CliRunner(charset="latin-1").invoke(kafka_group, ["events", str(log)])
+    assert (found.exit_code, found.stdout.split()[1]) == (0, "größe-?")
+    page = CliRunner(charset="latin-1").invoke(kafka_group, ["timeline", "-o", "-", str(log)])
+    assert "größe-日" in page.stdout_bytes.decode("utf-8"), "the page says that it is UTF-8"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_2_and_no_traceback(logs: list[str]) -> None:
+    """Regression: the exit code was 1, as for a line that is no event."""
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "pyspark_kafka_group.tools", "events", *logs]
+        found = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    said = "kafka-group: the output cannot be written: No space left on device. Check where it goes.\n"
+    assert (found.returncode, found.stderr) == (2, said)

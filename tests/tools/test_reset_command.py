@@ -23,7 +23,7 @@ from tests.wire import answers
 from tests.wire.fake_broker import HANG_UP, FakeBroker
 from tests.wire.fake_group import CLASSIC, FETCH, LIST, METADATA, classic, fetched, listed, topic_metadata
 
-UNKNOWN_MEMBER, UNSTABLE, TOPIC_REFUSED = 25, 88, 29
+UNKNOWN_MEMBER, TOPIC_REFUSED, GROUP_REFUSED, UNSTABLE = 25, 29, 30, 88
 ORDERS = [TopicPartition("orders", n) for n in range(2)]
 COMMIT = OffsetCommit.api.key
 STARTS, ENDS = dict.fromkeys(ORDERS, 2), dict.fromkeys(ORDERS, 12)
@@ -199,6 +199,13 @@ def test_what_is_refused_in_part_is_2_and_said_exactly(broker: FakeBroker) -> No
 def test_a_lost_answer_is_settled_by_what_is_committed(broker: FakeBroker) -> None:
     broker.answers[COMMIT] = HANG_UP
     refused(run(broker, "--to", "start", "--execute"), "nothing was changed so far")
+
+
+def test_a_refused_commit_is_said_in_the_words_of_the_command_line(broker: FakeBroker) -> None:
+    """Regression: the error named the option 'kafka.group.id', and the user of "this query"."""
+    broker.answers[COMMIT] = answers.commits(dict.fromkeys(ORDERS, GROUP_REFUSED))
+    found = run(broker, "--to", "start", "--execute")
+    refused(found, "nothing was changed: The user of this connection may not use the group 'etl'")
 
 
 def test_a_result_that_stays_unknown_is_said(broker: FakeBroker) -> None:
