@@ -74,8 +74,8 @@ class CommitRefusedError(KafkaGroupError):
     ----------
     evicted : bool
         Whether the group no longer knows this member.
-    missing_topics : frozenset of str
-        The topics that do not exist, or lack the partition.  The others can be committed without them.
+    missing : frozenset of TopicPartition
+        The partitions that do not exist.  The others can be committed without them.
     unclear : bool
         Whether the request may still arrive, even after the next commit.
     lasting : bool
@@ -84,23 +84,23 @@ class CommitRefusedError(KafkaGroupError):
 
     evicted: bool
     lasting: bool
-    missing_topics: frozenset[str]
+    missing: frozenset[TopicPartition]
     unclear: bool
 
     def __init__(
-        self, name: str, text: str, *, missing_topics: frozenset[str] = frozenset(), unclear: bool = False
+        self, name: str, text: str, *, missing: frozenset[TopicPartition] = frozenset(), unclear: bool = False
     ) -> None:
         super().__init__(
             f"{name}: {text}",
             evicted=has(name, Consequence.EVICTED),
             lasting=has(name, Consequence.LASTING),
-            missing_topics=missing_topics,
+            missing=missing,
             unclear=unclear,
         )
 
 
 def commit_error(
-    name: str, text: str, *, group_id: str, properties: Properties, missing_topics: frozenset[str] = frozenset()
+    name: str, text: str, *, group_id: str, properties: Properties, missing: frozenset[TopicPartition] = frozenset()
 ) -> KafkaGroupError:
     """Return the meaning of a refused commit: a CommitRefusedError, or the explained error if no retry can help.
 
@@ -109,7 +109,7 @@ def commit_error(
     way.  If another process has the place, the member learns it from its next heartbeat.
     """
     final = None if has(name, Consequence.EVICTED) else refusal(name, text, group_id=group_id, properties=properties)
-    return final or CommitRefusedError(name, redact(text, properties), missing_topics=missing_topics)
+    return final or CommitRefusedError(name, redact(text, properties), missing=missing)
 
 
 def kafka_partitions(offsets: OffsetsToCommit) -> list[KafkaPartition]:
@@ -210,7 +210,7 @@ class TransactionalCommitter:
         ------
         CommitRefusedError
             If the commit was refused, or its outcome is unknown.  You may commit the offsets again, except for its
-            ``missing_topics``.
+            ``missing``.
         KafkaGroupError
             If no retry can help: an explained error, which ends the query.
         """
@@ -300,7 +300,7 @@ class TransactionalCommitter:
                 raise self._meaning(error, in_time=not deadline.passed) from None
 
     def _answer(self, asked: Future[None], patience_s: float, partitions: Collection[TopicPartition]) -> None:
-        """Wait for a step; raise its error, TimeoutError, or CommitRefusedError if a topic is missing."""
+        """Wait for a step; raise its error, TimeoutError, or CommitRefusedError if a partition is missing."""
         deadline = Deadline.after(patience_s)
         while True:
             left_s = deadline.left_s
@@ -309,19 +309,21 @@ class TransactionalCommitter:
             except TimeoutError:
                 if deadline.passed:
                     raise
-            missing = self._missing_topics(partitions)
+            missing = self._missing(partitions)
             if missing and not asked.done():
-                names = ", ".join(sorted(missing))
+                names = ", ".join(sorted({tp.topic for tp in missing}))
                 raise CommitRefusedError(
-                    "UNKNOWN_TOPIC_OR_PART", f"these topics do not exist: {names}", missing_topics=missing
+                    "UNKNOWN_TOPIC_OR_PART",
+                    f"these topics, or partitions of them, do not exist: {names}",
+                    missing=missing,
                 )
 
-    def _missing_topics(self, partitions: Collection[TopicPartition]) -> frozenset[str]:
-        """Return the topics that do not exist, or lack a partition; none if no broker answers."""
+    def _missing(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return the partitions that do not exist; none if no broker answers."""
         if self._cluster is None:
             self._cluster = connect(self._properties, client_id=self._transactional_id)
         try:
-            return frozenset(tp.topic for tp in self._cluster.missing_partitions(partitions, timeout_s=_LOOK_S))
+            return self._cluster.missing_partitions(partitions, timeout_s=_LOOK_S)
         except (TryAgainError, KafkaGroupError):
             return frozenset()
 

@@ -70,14 +70,14 @@ class PlainCommitter:
         except TryAgainError as problem:
             unclear = isinstance(problem, CommitUnclearError)
             raise CommitRefusedError("_TIMED_OUT", str(problem), unclear=unclear) from None
-        missing = frozenset(tp.topic for tp, name in refused.items() if has(name, Consequence.NO_TOPIC))
+        missing = frozenset(tp for tp, name in refused.items() if has(name, Consequence.NO_TOPIC))
         errors = [
             commit_error(
                 name,
                 f"commit of {tp}",
                 group_id=self._group_id,
                 properties=self._properties,
-                missing_topics=missing,
+                missing=missing,
             )
             for tp, name in refused.items()
         ]

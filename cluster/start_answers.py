@@ -22,8 +22,8 @@ class StartAnswers(NamedTuple):
     ----------
     info : dict of TopicPartition to PartitionInfo
         The facts that decide the start of each partition.  Partitions with open questions are left out.
-    missing_topics : frozenset of str
-        The topics that the broker that answered does not know.
+    missing : frozenset of TopicPartition
+        The partitions that the broker that answered does not know.
     reason : str
         Why some partitions are left out.
     failed : mapping of TopicPartition to str
@@ -31,7 +31,7 @@ class StartAnswers(NamedTuple):
     """
 
     info: dict[TopicPartition, PartitionInfo]
-    missing_topics: frozenset[str]
+    missing: frozenset[TopicPartition]
     reason: str
     failed: Mapping[TopicPartition, str] = {}
 
@@ -66,7 +66,9 @@ def put_together(
         The answers of the leaders.
     """
     topics, after = looks
-    missing = frozenset(tp.topic for tp in wanted if tp.topic not in topics)
+    missing = frozenset(
+        tp for tp in wanted if tp.topic not in topics or tp.partition not in topics[tp.topic].leader_epochs
+    )
     failed = {**committed.failed, **logs.failed}
     by_topic: dict[str, dict[TopicPartition, CommittedOffset]] = {name: {} for name in topics}
     for tp, found in of_topics.items():
@@ -97,10 +99,13 @@ def put_together(
             epoch_ends=log.epoch_ends,
             at_time=log.at_time,
         )
-    reason = next(iter(failed.values()), "the topic has fewer partitions")
-    if missing:
-        reason = f"the broker that answered does not know {', '.join(sorted(missing))}"
-        failed |= {tp: "the brokers do not know its topic" for tp in wanted if tp.topic in missing}
+    failed |= {
+        tp: "its topic has fewer partitions" if tp.topic in topics else "the brokers do not know its topic"
+        for tp in missing
+    }
+    reason = next(iter(failed.values()), "no answer")
+    if absent := sorted({tp.topic for tp in missing} - topics.keys()):
+        reason = f"the broker that answered does not know {', '.join(absent)}"
     return StartAnswers(info, missing, reason, failed)
 
 

@@ -255,7 +255,7 @@ class Commits:
                 draining = (tp for tp, p in self._loop.state.owned.items() if p.phase is Phase.DRAINING)
                 self._loop.feed(inputs.Lose(tuple(draining)))
             # Deliberate: one broker's answer does not count.  A coordinator may not know a new topic yet.
-            self._start_requests.check_topics(problem.missing_topics - self._loop.state.deleted)
+            self._start_requests.check(problem.missing - self._loop.state.deleted)
         elif isinstance(problem, KafkaGroupError):
             self._loop.fail(problem)
         self._check_lasting(problem)

@@ -362,7 +362,7 @@ class GroupThread:
         if self._serve_at.passed:
             self._serve_at = Deadline.after(_SERVE_PAUSE_S)
             self._commits.serve()
-            self._forget(self.state.deleted - self.topics)
+            self._forget(frozenset(tp.topic for tp in self.state.deleted) - self.topics)
         self._held_back_check.run(self.standing)
         if self._read_back_at.passed:
             self._read_back_at = Deadline.after(_READ_BACK_PAUSE_S)
@@ -437,7 +437,8 @@ class GroupThread:
         """Subscribe to the topics that match now.  If none does, keep the subscription, or this member would leave."""
         absent = self.topics - matching
         if absent != self._absent:
-            self._start_requests.check_topics(absent - self._absent)
+            # Each topic has a partition 0.  The query need not have read it.
+            self._start_requests.check({TopicPartition(topic, 0) for topic in absent - self._absent})
             self._absent = absent
         if matching and matching != self.topics:
             _log.info("%s: subscribePattern matches %s now", self._client_id, ", ".join(sorted(matching)))

@@ -185,7 +185,7 @@ class HeldBackCheck:
         # Deliberate: the same commit in two checks.  A query may wait for another, short one at every check.
         waits = not state.may_plan and state.batch is None and state.finished_batches == self._finished_before
         for tp, p in state.owned.items():
-            if tp.topic in state.deleted:
+            if tp in state.deleted:
                 continue
             if p.phase is Phase.RESOLVING:
                 found[tp] = _BLOCKED if blocked(state, tp, p) else unknown.get(tp, _UNANSWERED)

@@ -169,7 +169,7 @@ class Membership:
             All partitions of the subscribed topics.
         """
         if self._settings.partitions:
-            return set(owned) >= {tp for tp in partitions if tp.topic not in self.state.deleted}
+            return set(owned) >= set(partitions) - self.state.deleted
         member_id = self._call(self._group.identity)
         try:
             group = self._ask(self._offsets.describe)
@@ -177,7 +177,7 @@ class Membership:
             _log.debug("%s: whether the group has settled is not known: %s", self.client_id, problem)
             return False
         shares = {member.member_id: Share(member.assignment, member.target) for member in group.members}
-        there = [tp for tp in partitions if tp.topic not in self.state.deleted]
+        there = [tp for tp in partitions if tp not in self.state.deleted]
         settles = group.is_rebalancing or group.state == ASSIGNING
         if is_stable(None if settles else shares, member_id, owned, there):
             return True

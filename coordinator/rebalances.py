@@ -91,8 +91,8 @@ class Rebalances:
             if deadline.passed or not self._loop.drain():
                 self._loop.feed(inputs.Expire())
                 break
-        self._start_requests.check_topics({tp.topic for tp in partitions})
+        self._start_requests.check(partitions)
 
     def _on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         self._loop.feed(inputs.Lose(partitions))
-        self._start_requests.check_topics({tp.topic for tp in partitions})
+        self._start_requests.check(partitions)

@@ -94,7 +94,7 @@ class StartRequests:
         self._clock = clock
         self._sleep = sleep
         self._warn_at = self._ask_for_deleted_at = 0.0
-        self._absence: Lasting[str] = Lasting(lasting.GONE_S, clock)
+        self._absence: Lasting[TopicPartition] = Lasting(lasting.GONE_S, clock)
         self._shorter: Lasting[tuple[TopicPartition, OwnershipEpoch]] = Lasting(lasting.SHORTER_S, clock)
         self._behind: Lasting[tuple[TopicPartition, OwnershipEpoch]] = Lasting(lasting.RESTORED_S, clock)
         self._left: dict[TopicPartition, OwnershipEpoch] = {}  # to ask again; used by the worker only
@@ -104,10 +104,10 @@ class StartRequests:
         """Begin to ask where partitions start; returns at once."""
         self._post("Asking where partitions start", self._fetch, epochs)
 
-    def check_topics(self, topics: Collection[str]) -> None:
-        """Begin to check whether these topics were deleted; returns at once."""
-        if topics:
-            self._post("Asking for deleted topics", self._check, frozenset(topics))
+    def check(self, partitions: Collection[TopicPartition]) -> None:
+        """Begin to check whether these partitions, and others of their topics, were deleted; returns at once."""
+        if partitions:
+            self._post("Asking for deleted topics", self._check, frozenset(partitions))
 
     def forget(self, topics: Collection[str]) -> None:
         """Begin to drop the processed offsets of those topics that do not exist; returns at once."""
@@ -130,13 +130,15 @@ class StartRequests:
             self._gone |= missing
             self._answer(Forget(missing))
 
-    def _check(self, topics: frozenset[str]) -> None:
-        """Report topics as deleted once they count as gone; stop when all exist again."""
+    def _check(self, partitions: frozenset[TopicPartition]) -> None:
+        """Report partitions as deleted once they count as gone; stop when all exist again."""
+        state, topics = self._loop.state, {tp.topic for tp in partitions}
+        partitions |= {tp for tp in {*state.processed, *state.owned} if tp.topic in topics}
         try:
-            missing = self._offsets.missing_topics(topics)
+            missing = self._offsets.missing_partitions(partitions)
         except TryAgainError:
-            self._absence.note((), topics)  # topics that were missing may exist by now
-            missing = topics
+            self._absence.note((), partitions)  # some that were missing may exist by now
+            missing = partitions
         except KafkaGroupError as problem:
             state = self._loop.state
             if isinstance(problem, AuthenticationError) and any(
@@ -149,13 +151,13 @@ class StartRequests:
             # Other requests report what matters to this query.  A right may have gone together with the topic.
             _log.info("%s: cannot find out whether topics were deleted: %s", self._client_id, problem)
             return
-        gone = self._absence.note(missing, topics)
+        gone = self._absence.note(missing, partitions)
         if gone:
             self._absence.note((), gone)  # if one comes back and goes again, the wait begins again
-            self._gone |= gone
+            self._gone |= {tp.topic for tp in gone}  # Kafka removes no partition: another topic has its name
             state = self._loop.state
-            of_gone = sorted(tp for tp in {*state.processed, *state.owned} if tp.topic in gone)
-            self._answer(LogChangeFound(tuple(of_gone), LogChange.DELETED))
+            known = gone & {*state.processed, *state.owned}
+            self._answer(LogChangeFound(tuple(sorted(known)), LogChange.DELETED))
         if missing - gone:
             self._sleep(_RETRY_S)
             self._post("Asking for deleted topics", self._check, missing - gone)
@@ -182,7 +184,7 @@ class StartRequests:
         if found.info:
             info = {tp: (wanted[tp], self._came_later(tp, info)) for tp, info in found.info.items()}
             self._answer(PartitionInfoReceived(info, new_lineage()))
-        self._note_missing(asked, found.missing_topics)
+        self._note_missing(asked, found.missing)
         left = {tp: epoch for tp, epoch in wanted.items() if tp not in found.info}
         others = {tp: reason for tp, reason in self.reasons.items() if tp not in wanted and tp in owned}
         self.reasons = {**others, **{tp: found.failed.get(tp, found.reason) for tp in left}}
@@ -193,7 +195,7 @@ class StartRequests:
         self, wanted: Mapping[TopicPartition, OwnershipEpoch], state: State
     ) -> Mapping[TopicPartition, OwnershipEpoch]:
         """Return those of ``wanted`` to ask for now.  Topics that were deleted may stay away for ever."""
-        deleted = {tp for tp in wanted if tp.topic in state.deleted}
+        deleted = wanted.keys() & state.deleted
         if not deleted:
             return wanted
         if self._clock() >= self._ask_for_deleted_at:
@@ -244,9 +246,11 @@ class StartRequests:
         left, self._left = self._left, {}
         self._fetch(left)
 
-    def _note_missing(self, wanted: Mapping[TopicPartition, OwnershipEpoch], missing: frozenset[str]) -> None:
-        """Check whether topics were deleted, once they have been missing for a while."""
-        gone = self._absence.note(missing, {tp.topic for tp in wanted})
+    def _note_missing(
+        self, wanted: Mapping[TopicPartition, OwnershipEpoch], missing: frozenset[TopicPartition]
+    ) -> None:
+        """Check whether partitions were deleted, once they have been missing for a while."""
+        gone = self._absence.note(missing, wanted)
         if gone - self._loop.state.deleted:
             self._post("Asking for deleted topics", self._check, gone)
 

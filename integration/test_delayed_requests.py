@@ -159,7 +159,7 @@ def test_refused_commit_names_a_deleted_topic_soon_and_the_others_can_be_committ
     with pytest.raises(CommitRefusedError) as refused:
         transactions.commit({kept: (Offset(2), None, ""), deleted: (Offset(2), None, "")}, metadata)
     assert time.monotonic() - begin < 4
-    assert refused.value.missing_topics == {deleted.topic}
+    assert refused.value.missing == {deleted}
     assert deleted.topic in str(refused.value)
     begin = time.monotonic()
     transactions.commit({kept: (Offset(3), None, "")}, metadata)

@@ -137,8 +137,8 @@ class AvailableNow:
                 settled = not (unsure or state.unsettled) and group.is_stable(state.owned.keys(), target.keys())
                 if not settled:
                     nothing_since = None
-                # This member had partitions, or all topics were deleted.
-                elif state.last_epoch > NO_EPOCH or {tp.topic for tp in target} <= group.state.deleted:
+                # This member had partitions, or all were deleted.
+                elif state.last_epoch > NO_EPOCH or target.keys() <= group.state.deleted:
                     if not always:
                         self._settle_commits(group)
                     now = group.state

@@ -30,13 +30,13 @@ def assign(state: State, given: Assign) -> tuple[State, list[Output]]:
 def change_logs(state: State, given: LogChangeFound) -> tuple[State, list[Output]]:
     """Resolve again where partitions start.  Their uncommitted offsets belong to a log that no longer exists."""
     mine = tuple(tp for tp in given.partitions if tp in state.owned)
-    deleted: frozenset[str] = frozenset()
+    deleted: frozenset[TopicPartition] = frozenset()
     if given.change is LogChange.DELETED:
         # Also partitions that the group has already taken back for this reason: the query was reading them.
         mine_once = (tp for tp in given.partitions if given.awaited or tp in state.owned or tp in state.processed)
-        deleted = frozenset(tp.topic for tp in mine_once) - state.deleted
+        deleted = frozenset(mine_once) - state.deleted
     if deleted and state.policy.fail_on_data_loss and not state.ending:
-        return state, [Fail(DataLossError.of_deleted(sorted(deleted)))]
+        return state, [Fail(DataLossError.of_deleted(sorted({tp.topic for tp in deleted})))]
     if not mine and not deleted:
         return state, []
     ranges = uncommitted_ranges(state, mine)
@@ -48,7 +48,7 @@ def change_logs(state: State, given: LogChangeFound) -> tuple[State, list[Output
             del owned[tp]
         else:
             owned[tp] = Partition(phase=phase, epoch=epoch)
-    changed = tuple(tp for tp in given.partitions if tp in state.owned or tp.topic in deleted)
+    changed = tuple(tp for tp in given.partitions if tp in state.owned or tp in deleted)
     return (
         replace(state, owned=owned, last_epoch=epoch, deleted=state.deleted | deleted),
         [events.LogChanged(partitions=changed, change=given.change.value, ranges=ranges)],

@@ -133,10 +133,15 @@ def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, lis
             truncated=state.truncated | truncated,
             begun_anew=topics_begun,
             rewinds=state.rewinds + went_back,
-            deleted=state.deleted - {tp.topic for tp in changed},
+            deleted=_still_deleted(state, {tp.topic for tp in changed}),
         ),
         out,
     )
+
+
+def _still_deleted(state: State, topics: set[str]) -> frozenset[TopicPartition]:
+    """Return the deleted partitions of other topics.  If one partition of a topic is there again, others may be."""
+    return frozenset(tp for tp in state.deleted if tp.topic not in topics)
 
 
 def _decided(p: Partition, start: Start) -> Partition:

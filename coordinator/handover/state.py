@@ -187,8 +187,8 @@ class State:
         The partitions that the group has assigned to this member.
     processed : mapping of TopicPartition to ProcessedOffset
         The processed offset of each partition, owned or not.
-    deleted : frozenset of str
-        The topics that no longer exist, as far as the query has learned.
+    deleted : frozenset of TopicPartition
+        The partitions that no longer exist, as far as the query has learned.
     doubted : mapping of TopicPartition to Offset
         The lowest offset of each partition that the group may still take from a commit without an answer.  Such a
         request can arrive after a later one.
@@ -216,7 +216,7 @@ class State:
     first_topics: tuple[str, ...] = ()
     owned: Mapping[TopicPartition, Partition] = field(default_factory=dict)
     processed: Mapping[TopicPartition, ProcessedOffset] = field(default_factory=dict)
-    deleted: frozenset[str] = frozenset()
+    deleted: frozenset[TopicPartition] = frozenset()
     batch: Batch | None = None
     committing: Commit | None = None
     retry_pending: bool = False
@@ -229,10 +229,9 @@ class State:
 
     @property
     def unsettled(self) -> bool:
-        """Whether an owned partition has no start yet.  Partitions of deleted topics do not count."""
+        """Whether an owned partition has no start yet.  Deleted ones do not count."""
         return any(
-            p.phase in (Phase.RESOLVING, Phase.STARTING) and tp.topic not in self.deleted
-            for tp, p in self.owned.items()
+            p.phase in (Phase.RESOLVING, Phase.STARTING) and tp not in self.deleted for tp, p in self.owned.items()
         )
 
     @property

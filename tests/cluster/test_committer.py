@@ -362,8 +362,8 @@ def test_commit_that_takes_long_is_refused_only_if_a_topic_is_missing(
     monkeypatch.setattr(committer, "_DOUBT_S", 0.01)
     monkeypatch.setattr(Cluster, "missing_partitions", look)
     if missing:
-        with pytest.raises(CommitRefusedError, match="these topics do not exist: t") as refused:
+        with pytest.raises(CommitRefusedError, match="these topics, or partitions of them, do not exist: t") as refused:
             transactions.commit(OFFSETS, b"group")
-        assert refused.value.missing_topics == {"t"}
+        assert refused.value.missing == {TopicPartition("t", 0)}
     transactions.commit(OFFSETS, b"group")
     assert [producer.committed for producer in made] == ([False, True] if missing else [True])

@@ -236,7 +236,7 @@ def test_info_are_what_the_cluster_says(told: GroupOffsets, requests: FakeReques
     requests.offsets = {A: stored(5, note(3), 6), D: stored(1, note(3))}
     requests.ends = {(A, 6): 50}
     found = told.partition_info(wanted(A, B))
-    assert (found.missing_topics, set(found.info)) == (frozenset(), {A, B})
+    assert (found.missing, set(found.info)) == (frozenset(), {A, B})
     info = found.info[A]
     assert (info.committed, info.committed_leader_epoch, info.epoch_ends) == (5, 6, {6: 50})
     assert info.note == CommitNote("q", "id", 3, Offset(0), "l")
@@ -305,14 +305,15 @@ def test_a_coordinator_that_does_not_know_all_of_a_topic_is_asked_again(
         told.partition_info(wanted(A))
 
 
-def test_what_does_not_exist_or_answer_is_left_out_and_only_missing_topics_are_told(
+def test_what_does_not_exist_or_answer_is_left_out_and_only_what_is_missing_is_told(
     told: GroupOffsets, requests: FakeRequests
 ) -> None:
     found = told.partition_info(wanted(A, OTHER))
-    assert (set(found.info), found.missing_topics) == ({A}, frozenset({"clicks"}))
+    assert (set(found.info), found.missing) == ({A}, frozenset({OTHER}))
     assert found.reason == "the broker that answered does not know clicks"
     found = told.partition_info(wanted(A, TopicPartition("orders", 4)))
-    assert (set(found.info), found.missing_topics) == ({A}, frozenset())
+    assert (set(found.info), found.missing) == ({A}, frozenset({TopicPartition("orders", 4)}))
+    assert found.reason == "its topic has fewer partitions"
     requests.unlisted = {B}
     found = told.partition_info(wanted(A, B))
     assert (set(found.info), found.reason) == ({A}, "NOT_LEADER_OR_FOLLOWER")

@@ -81,6 +81,7 @@ class FakeOffsets:
         self.topics: dict[str, int] = {}
         self.found: dict[TopicPartition, PartitionInfo] = {}
         self.missing: frozenset[str] = frozenset()
+        self.vanished: frozenset[TopicPartition] = frozenset()  # of topics that exist
         self.wanted: list[Mapping[TopicPartition, set[LeaderEpoch]]] = []
         self.times_ms: Mapping[TopicPartition, int] = {}
         self.problem: Exception | None = None
@@ -103,8 +104,14 @@ class FakeOffsets:
         self.times_ms = times_ms
         self._ask("info")
         found = {tp: info for tp, info in self.found.items() if tp in wanted}
-        missing = self.missing & {tp.topic for tp in wanted}
-        return StartAnswers(found, missing, "nobody knows", self.failed)
+        return StartAnswers(found, self._missing_of(wanted), "nobody knows", self.failed)
+
+    def missing_partitions(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        self._ask(f"missing {' '.join(map(str, sorted(partitions)))}")
+        return self._missing_of(partitions)
+
+    def _missing_of(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        return frozenset(tp for tp in partitions if tp.topic in self.missing or tp in self.vanished)
 
     def missing_topics(self, topics: Collection[str]) -> frozenset[str]:
         self._ask(f"missing {' '.join(sorted(topics))}")

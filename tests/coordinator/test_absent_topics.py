@@ -80,7 +80,7 @@ def test_a_topic_that_is_gone_ends_the_query(topics: tuple[str, ...]) -> None:
 def test_where_loss_is_allowed_it_is_told(topics: tuple[str, ...], finished: bool) -> None:
     start = Start(tolerates=True, finished=finished)
 
-    assert start(*topics).deleted == {"t"}
+    assert start(*topics).deleted == {A}
     assert start.told == [events.LogChanged(partitions=(A,), change="deleted", ranges={})]
 
 

@@ -571,11 +571,11 @@ def test_commit_that_finds_a_topic_deleted_ends_the_query_once_that_is_sure(
     one.plan()
     one.finish()
     one.wait(lambda state: state.committing is not None)
-    one.commits.answered(CommitRefusedError("UNKNOWN_TOPIC_OR_PART", "t", missing_topics=frozenset({"t"})))
+    one.commits.answered(CommitRefusedError("UNKNOWN_TOPIC_OR_PART", "t", missing=frozenset({A})))
     one.join()
     assert isinstance(one.thread.error, DataLossError)
     assert str(one.thread.error).startswith("Topic deleted: t. ")
-    assert "missing t" in one.offsets.asked
+    assert "missing t-0" in one.offsets.asked
 
 
 def test_processed_offsets_of_a_topic_that_is_gone_and_matches_no_more_are_dropped(
@@ -604,8 +604,8 @@ def test_a_coordinator_that_does_not_know_a_topic_yet_deletes_nothing(group: Mak
     one.plan()
     one.finish()
     one.wait(lambda state: state.committing is not None)
-    one.commits.answered(CommitRefusedError("UNKNOWN_TOPIC_OR_PART", "t", missing_topics=frozenset({"t"})))
-    one.wait(lambda _: "missing t" in one.offsets.asked)
+    one.commits.answered(CommitRefusedError("UNKNOWN_TOPIC_OR_PART", "t", missing=frozenset({A})))
+    one.wait(lambda _: "missing t-0" in one.offsets.asked)
     one.commits.succeeds = True
     one.wait(lambda _: "committed" in one.names())
     assert not one.thread.state.deleted
@@ -623,11 +623,31 @@ def test_commit_that_finds_a_topic_deleted_lets_the_others_go_on_if_loss_is_acce
     one.finish()
     one.wait(lambda state: state.committing is not None)
     one.offsets.found, one.offsets.missing = {}, frozenset({"t"})
-    one.commits.answered(CommitRefusedError("UNKNOWN_TOPIC_OR_PART", "t", missing_topics=frozenset({"t"})))
-    one.wait(lambda state: state.deleted == {"t"})
+    one.commits.answered(CommitRefusedError("UNKNOWN_TOPIC_OR_PART", "t", missing=frozenset({A})))
+    one.wait(lambda state: state.deleted == {A})
     one.worker.waits = True
     assert one.said[-1] == events.LogChanged(partitions=(A,), change="deleted", ranges={A: span(0, 5)})
     assert one.thread.error is None
+
+
+def test_commit_of_a_partition_that_its_topic_no_longer_has_lets_the_others_go_on(
+    group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: it was refused for ever, and nothing was planned any more, of no topic."""
+    monkeypatch.setattr("pyspark_kafka_group.offsets.lasting.GONE_S", 0.0)
+    one = group(fail_on_data_loss=False).start(A, B)
+    one.commits.succeeds = False
+    one.plan()
+    one.finish()
+    one.wait(lambda state: state.committing is not None)
+    one.offsets.vanished = frozenset({B})
+    one.worker.waits = True  # it would ask for B for ever
+    one.commits.answered(CommitRefusedError("UNKNOWN_TOPIC_OR_PART", "t", missing=frozenset({B})))
+    one.wait(lambda _: bool(one.worker.waiting))
+    one.commits.succeeds = True
+    one.worker.run()
+    one.wait(lambda state: state.deleted == {B})
+    one.wait(lambda state: state.owned[A].committed == 5 and not state.uncommitted)
 
 
 def test_commit_that_no_retry_can_help_ends_the_query(group: Make) -> None:

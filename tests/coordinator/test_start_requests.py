@@ -197,7 +197,7 @@ def test_lost_right_on_a_topic_ends_the_query_if_it_has_read_it(topic: str, fail
     asking = Asking(assigned(A))
     asking.worker.waiting.clear()
     asking.offsets.problem = AuthenticationError("not allowed")
-    asking.info.check_topics({topic})
+    asking.info.check({TopicPartition(topic, 0)})
     asking.run_for(5.0)
     assert asking.failed == ([asking.offsets.problem] if fails else [])
 
@@ -239,6 +239,16 @@ def test_topic_that_is_missing_for_three_seconds_was_deleted() -> None:
     assert asking.answers[0] == LogChangeFound((A, B), LogChange.DELETED)
 
 
+def test_partition_that_its_topic_no_longer_has_was_deleted() -> None:
+    """Regression: after a topic was created again with fewer partitions, it was asked for for ever."""
+    asking = Asking(assigned(A, B))
+    asking.offsets.found, asking.offsets.vanished = {A: info(5)}, frozenset({B})
+    asking.run_for(2.9)
+    assert [type(answer) for answer in asking.answers] == [PartitionInfoReceived]
+    asking.run_for(0.4)
+    assert asking.answers[1:] == [LogChangeFound((B,), LogChange.DELETED)]
+
+
 def test_topic_that_is_there_again_in_between_was_not_deleted() -> None:
     """A topic that was created a moment ago has not reached every broker."""
     asking = Asking(assigned(A))
@@ -272,7 +282,7 @@ def test_topic_that_is_known_to_be_deleted_is_not_told_again() -> None:
     asking = Asking(machine)
     asking.offsets.missing = frozenset({"t"})
     asking.run_for(3.0)
-    machine.state = replace(machine.state, deleted=frozenset({"t"}))
+    machine.state = replace(machine.state, deleted=frozenset({A}))
     asking.run_for(3.0)
     assert asking.answers == []
     assert asking.worker.waiting, "it may be created again"

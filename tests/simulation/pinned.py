@@ -259,7 +259,7 @@ PINNED = [
             "a deleted topic that exists again stays deleted",
             starting,
             "receive_info",
-            "deleted=state.deleted - {tp.topic for tp in changed},",
+            "deleted=_still_deleted(state, {tp.topic for tp in changed}),",
             "deleted=state.deleted,",
         ),
         "tests/coordinator/handover/test_ownership.py::test_a_deleted_topic_that_is_there_again_is_not_deleted_any_more",

@@ -645,12 +645,14 @@ class Query:
         if not self.running or not self.world.config.forgets:
             return False
         before = self.state
-        gone = tuple(tp for tp in sorted({*before.processed, *before.owned}) if tp not in self.world.logs)
+        there = {tp.topic for tp in self.world.logs}
+        gone = {tp for tp in {*before.processed, *before.owned} if tp not in self.world.logs}
+        gone = {tp for tp in gone if tp.topic not in there or tp not in before.deleted}
         if gone:
-            self.feed(inputs.LogChangeFound(gone, inputs.LogChange.DELETED))
+            self.feed(inputs.LogChangeFound(tuple(sorted(gone)), inputs.LogChange.DELETED))
         if gone and self.running:
             self.gone |= {tp.topic for tp in gone}
-            self.feed(inputs.Forget(frozenset(tp.topic for tp in gone)))
+            self.feed(inputs.Forget(frozenset(tp.topic for tp in gone if tp.topic not in there)))
         return self.state is not before
 
     def forgets(self) -> bool:
@@ -699,7 +701,7 @@ class Query:
         # The cluster answers for partitions with a leader and no open transaction.  The query asks again for the rest.
         later = {tp for tp in wanted if tp not in world.logs or not (world.logs[tp].leader and world.store.stable(tp))}
         if wanted and later == wanted.keys():
-            gone = tuple(tp for tp in later if tp not in world.logs and tp.topic not in self.state.deleted)
+            gone = tuple(tp for tp in later if tp not in world.logs and tp not in self.state.deleted)
             if gone:
                 self.feed(inputs.LogChangeFound(gone, inputs.LogChange.DELETED))
             return bool(gone)

@@ -361,9 +361,9 @@ class SimulatedCommitter:
             if query.client.static and name == "UNKNOWN_MEMBER_ID" and taken:
                 name = "FENCED_INSTANCE_ID"
             raise commit_error(name, "the group has moved on", group_id="g", properties={})
-        missing = frozenset(tp.topic for tp in offsets if tp not in world.logs or query.commit_is_unknown)
+        missing = frozenset(tp for tp in offsets if tp not in world.logs or query.commit_is_unknown)
         if missing:
-            raise CommitRefusedError("UNKNOWN_TOPIC_OR_PART", "these topics do not exist", missing_topics=missing)
+            raise CommitRefusedError("UNKNOWN_TOPIC_OR_PART", "these topics do not exist", missing=missing)
         world.judge_accepted(query, commit)
         waits = query.commit_how & 1
         if query.transactional:
@@ -470,7 +470,7 @@ class SimulatedOffsets(GroupOffsets):
         beginnings = {topic: world.store.beginning(tp) for topic, tp in topics.items()}
         query.started_in |= {tp: (world.logs[tp].topic_id, world.logs[tp].leader_epoch) for tp in known}
         info = {tp: world.store.partition_info(tp, wanted[tp], beginnings[tp.topic]) for tp in known}
-        return StartAnswers(info, self.missing_topics({tp.topic for tp in wanted}), "not yet")
+        return StartAnswers(info, self.missing_partitions(wanted.keys()), "not yet")
 
     def committed_offsets(
         self, partitions: Collection[TopicPartition], *, require_stable: bool

@@ -280,7 +280,7 @@ class World:
                 topic = "abc"[who % len(self.config.topics)]
                 if arg & 1 and self._delete(topic):
                     return True
-                self._create(topic, arg >> 1 & 3, more=bool(arg & 8))
+                self._create(topic, arg >> 1 & 3, partitions=-1 if arg & 14 == 14 else arg >> 3)
             case "lead":  # the leader of a partition stops, or is back
                 log = self.logs.get(self.partitions[who % len(self.partitions)])
                 if log is None or (log.leader and any(query.runs for query in self.queries)):
@@ -575,20 +575,26 @@ class World:
             self.changed_topics.add(topic)
             for query in self.queries:
                 # A query that has reported this already has read nothing of the topic that was created since.
-                has_said_so = query.running and topic in query.state.deleted
+                has_said_so = query.running and any(tp.topic == topic for tp in query.state.deleted)
                 if query.knows(topic) and not has_said_so:
                     query.untold.add(topic)
             self.group.partitions = [tp for tp in self.group.partitions if tp.topic != topic]
             self.group.changed()
         return bool(mine)
 
-    def _create(self, topic: str, records: int, *, more: bool = False) -> None:
-        """Create a topic again, with as many partitions as before, or one more."""
+    def _create(self, topic: str, records: int, *, partitions: int = 0) -> None:
+        """Create a topic again, with as many partitions as before, or one more, or one less."""
         known = self._is_known(topic)
         self._delete(topic)
         self.topic_ids[topic] += 1
-        if more:
+        if partitions > 0:
             self._new_partition(topic)
+        last = max(tp for tp in self.partitions if tp.topic == topic)
+        if partitions < 0 and last.partition:
+            self.partitions.remove(last)
+            for of_last in (self.base, self.finished, self.rewound, self.again):
+                of_last.pop(last, None)
+            self.anywhere.add(last)  # if it is added again
         for query in self.queries:
             query.untold.discard(topic)  # a new owner of its partitions notices that it is another topic
         for tp in self.partitions:
@@ -963,7 +969,8 @@ class World:
         """Raise if a query has not reported a deleted topic that it knows, or still has its processed offsets."""
         for query in self.queries:
             if query.running and not query.state.ending:
-                left = {tp for tp in query.state.processed if tp.topic in query.state.deleted} - self.logs.keys()
+                there = {tp.topic for tp in self.logs}
+                left = {tp for tp in query.state.deleted & query.state.processed.keys() if tp.topic not in there}
                 if query.untold:
                     raise Violation("lost silently", f"q{query.number}: {sorted(query.untold)} are gone")
                 if left and query.forgets():

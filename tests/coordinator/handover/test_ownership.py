@@ -336,13 +336,13 @@ def test_a_deleted_topic_does_not_end_a_query_that_is_ending() -> None:
     machine = fed(active(A, B), End(Ending.FINISH))
     said = machine.feed(LogChangeFound((A, B), LogChange.DELETED))
     assert not any(isinstance(output, Fail) for output in said)
-    assert machine.state.deleted == {"t"}
+    assert machine.state.deleted == {A, B}
 
 
 def test_a_deleted_topic_that_may_be_lost_keeps_nobody_waiting() -> None:
     machine = forgiving(active())
     machine.feed(LogChangeFound((A,), LogChange.DELETED))
-    assert machine.state.deleted == {"t"}
+    assert machine.state.deleted == {A}
     assert not machine.state.unsettled
 
 
@@ -435,7 +435,7 @@ def test_topic_that_was_deleted_before_the_group_gave_it_to_anybody_is_told_or_e
     assert isinstance(fail.error, DataLossError)
     machine = lenient(finished=4)
     assert machine.feed(deleted) == [events.LogChanged(partitions=(B,), change="deleted", ranges={})]
-    assert machine.state.deleted == {B.topic}
+    assert machine.state.deleted == {B}
 
 
 def test_log_that_changes_twice_has_another_epoch_each_time() -> None:
