@@ -5,6 +5,10 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def start_daemon(run: Callable[[], None], name: str) -> None:
@@ -19,3 +23,25 @@ def start_daemon(run: Callable[[], None], name: str) -> None:
         threading.Thread(target=run, name=name, daemon=True).start()
     except RuntimeError as problem:
         raise OSError(errno.EAGAIN, f"{problem}. Raise the limit of threads or of memory") from None
+
+
+def in_background(call: Callable[[], T], name: str) -> Future[T]:
+    """Run a call on a new thread, which does not keep the process alive, and return its future.
+
+    The future raises OSError if the system has no more threads or memory.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result = call()
+        except Exception as problem:  # goes to the caller that waits
+            future.set_exception(problem)
+        else:
+            future.set_result(result)
+
+    try:
+        start_daemon(run, name)
+    except OSError as problem:
+        future.set_exception(problem)
+    return future

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
 
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.login.kerberos import _within
+from pyspark_kafka_group.wire.login.token_cache import Tokens
+from pyspark_kafka_group.wire.login.token_providers import TokenProvider
 from pyspark_kafka_group.wire.name_lookup import endpoints
 from pyspark_kafka_group.wire.types import Address
 
+TOKENS = Tokens(TokenProvider("it", lambda _: ("token", time.time() + 60), ""))
 CALLS: dict[str, Callable[[], object]] = {
     "name": lambda: endpoints(Address("localhost", 1), 10.0),
+    "token": lambda: TOKENS.current(Deadline.after(10.0)),
     "Kerberos": lambda: _within(Deadline.after(10.0), lambda: "answer"),
 }
 

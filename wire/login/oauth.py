@@ -1,9 +1,7 @@
-"""Tokens for SASL's OAUTHBEARER, from a token endpoint.
+"""Logins with SASL's OAUTHBEARER, from librdkafka's properties.
 
-A client sends its id and secret (RFC 6749, section 4.4) or an assertion (RFC 7523).  On an Azure machine it sends
-neither.  Requests are those of librdkafka, so that one configuration serves both.  So are the JSON Web Tokens that a
-client creates itself: assertions, and unsigned tokens for tests.  Errors never contain a secret or a token, and nothing
-from the endpoint except its error code.
+The JSON Web Tokens that a client creates itself are those of librdkafka, so that one configuration serves both:
+assertions, and unsigned tokens for tests.  Errors never contain a secret or a token.
 """
 
 from __future__ import annotations
@@ -18,48 +16,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.login.sasl import oauthbearer
-from pyspark_kafka_group.wire.login.token_cache import PROVIDER, SHARE, TIMEOUT_S, Token, TokenSource, tokens_of
+from pyspark_kafka_group.wire.login.token_cache import PROVIDER, TokenSource, tokens_of
+from pyspark_kafka_group.wire.login.token_endpoint import BY_SECRET, AzureMachine, ClientSecret, TokenEndpoint
 from pyspark_kafka_group.wire.login.token_providers import token_provider
 from pyspark_kafka_group.wire.security import Conversation
-from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, RefusedCredentialsError
-
-if TYPE_CHECKING:
-    import ssl
-    from http.client import HTTPResponse
+from pyspark_kafka_group.wire.types import PropertyError
 
 _log = logging.getLogger(__name__)
 
-_MAX_BYTES = 1 << 20
-_TOKEN = re.compile(r"[\w.~+/-]+=*", re.ASCII)  # RFC 6750, section 2.1
-_ERROR_CODE = re.compile(r"[\w.-]{1,64}", re.ASCII)
-_AGAIN = frozenset({408, 429})  # to be retried, like server errors
-
 _PREFIX = "sasl.oauthbearer."
-_BY_SECRET, _BY_ASSERTION = "client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_BY_ASSERTION = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ASSERTION = "sasl.oauthbearer.assertion."
 _ALGORITHMS = ("RS256", "ES256")
 _AZURE = "http://169.254.169.254/metadata/identity/oauth2/token"
 
 # RFC 7628, section 3.1; no commas, which separate pairs in the property.
 _EXTENSION = re.compile(r"(?!auth=)([A-Za-z]+)=([\t\r\n !-+\--~]*)")
-
-
-@dataclass(frozen=True, slots=True)
-class ClientSecret:
-    """Requests a token with a client's id and secret."""
-
-    client_id: str = field(repr=False)
-    secret: str = field(repr=False)
-
-    def request(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the form and the headers."""
-        login = base64.b64encode(f"{self.client_id}:{self.secret}".encode()).decode()
-        return {"grant_type": _BY_SECRET}, {"Authorization": f"Basic {login}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,100 +118,6 @@ class SignedAssertion:
         return {"grant_type": _BY_ASSERTION, "assertion": made}, {}
 
 
-@dataclass(frozen=True, slots=True)
-class AzureMachine:
-    """Requests the token of this machine's identity from Azure's metadata service."""
-
-    def request(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Return an empty form, because nothing is sent, and the headers."""
-        return {}, {"Metadata": "true"}
-
-
-@dataclass(frozen=True, slots=True)
-class TokenEndpoint:
-    """A token endpoint.
-
-    Attributes
-    ----------
-    url : str
-        The URL, with the scheme http or https.
-    who : ClientSecret or SignedAssertion or AzureMachine
-        The identity of the client.
-    scope : str
-        The scope; empty to let the endpoint decide.
-    authorities : tuple of (str, str)
-        The set properties of ``https.ca.location`` and ``https.ca.pem``: the trusted certificate authorities.
-    """
-
-    url: str = field(repr=False)
-    who: ClientSecret | SignedAssertion | AzureMachine
-    scope: str = ""
-    authorities: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-
-    def fetch(self, deadline: Deadline) -> Token:
-        """Request a token.
-
-        Raises
-        ------
-        OSError
-            If the endpoint cannot be reached, does not answer in time, or is overloaded.
-        RefusedCredentialsError
-            If the endpoint refuses the client.
-        ProtocolError
-            If the answer is invalid.
-        """
-        from urllib.error import HTTPError, URLError
-        from urllib.parse import urlencode
-        from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
-
-        deadline = deadline.within(TIMEOUT_S)
-        try:
-            form, headers = self.who.request()
-            if form and self.scope:
-                form["scope"] = self.scope
-            request = Request(self.url, urlencode(form).encode() or None, {**headers, "Accept": "application/json"})
-            # Azure's metadata service is on this machine.  A proxy cannot reach it.
-            direct = [ProxyHandler({})] if isinstance(self.who, AzureMachine) else []
-            opener = build_opener(_no_redirects(), HTTPSHandler(context=self.tls()), *direct)
-            # Deliberate: never 0, which would mean not to wait at all.
-            with opener.open(request, timeout=max(deadline.left_s, 0.001)) as answer:
-                return _token(_read(answer, deadline))
-        except HTTPError as problem:
-            with problem:
-                raise _refused(problem.code, _error_code(problem)) from None
-        except URLError as problem:
-            if isinstance(problem.reason, OSError):
-                raise _unreachable(problem.reason) from None
-            raise ProtocolError("the URL of the token endpoint cannot be used") from None
-        except OSError as problem:
-            raise _unreachable(problem) from None
-        except PropertyError as problem:
-            raise ProtocolError(str(problem)) from None
-        except Exception as problem:  # from http.client; its text may contain a part of an answer
-            if isinstance(problem, ProtocolError):
-                raise
-            raise ProtocolError(f"the token endpoint: {type(problem).__name__}") from None
-
-    def tls(self) -> ssl.SSLContext | None:
-        """Return the TLS context that checks its certificate; None for http.
-
-        Raises
-        ------
-        PropertyError
-            If the authorities cannot be read.
-        """
-        if not self.url.lower().startswith("https:"):
-            return None
-        import ssl
-
-        from pyspark_kafka_group.wire.login.tls import load_authorities
-
-        # Deliberate: not create_default_context, which since Python 3.13 refuses authorities that librdkafka accepts.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        load_authorities(context, dict(self.authorities), "https.ca")
-        return context
-
-
 def oauth_login(config: Mapping[str, str]) -> Callable[[str, Deadline], Conversation]:
     """Return a function that begins a login with a token.
 
@@ -272,7 +155,7 @@ def _login_with(source: TokenSource, extensions: Mapping[str, str]) -> Callable[
 def _endpoint(config: Mapping[str, str], given: Mapping[str, str]) -> TokenEndpoint:
     who: ClientSecret | SignedAssertion | AzureMachine
     url = given.get("token.endpoint.url", "")
-    grant, metadata = given.get("grant.type", _BY_SECRET), given.get("metadata.authentication.type", "none")
+    grant, metadata = given.get("grant.type", BY_SECRET), given.get("metadata.authentication.type", "none")
     if metadata == "azure_imds":
         who = AzureMachine()
         pairs = (pair.partition("=") for pair in given.get("config", "").split())
@@ -282,7 +165,7 @@ def _endpoint(config: Mapping[str, str], given: Mapping[str, str]) -> TokenEndpo
         raise PropertyError(
             f"{_PREFIX}metadata.authentication.type", f"librdkafka does not implement {metadata}.", "Remove it."
         )
-    elif grant == _BY_SECRET:
+    elif grant == BY_SECRET:
         for name in ("client.id", "client.secret"):
             if not given.get(name):
                 raise PropertyError(f"{_PREFIX}{name}", "it is missing, but OAUTHBEARER needs it.", "Add it.")
@@ -294,7 +177,7 @@ def _endpoint(config: Mapping[str, str], given: Mapping[str, str]) -> TokenEndpo
         who = SignedAssertion(config.get(in_file) or assertion_of(config))
     else:
         raise PropertyError(
-            f"{_PREFIX}grant.type", f"librdkafka does not know {grant}.", f"Write {_BY_SECRET} or {_BY_ASSERTION}."
+            f"{_PREFIX}grant.type", f"librdkafka does not know {grant}.", f"Write {BY_SECRET} or {_BY_ASSERTION}."
         )
     if not url.lower().startswith(("https://", "http://")):
         raise PropertyError(f"{_PREFIX}token.endpoint.url", "OAUTHBEARER needs one.", "Write an https:// URL.")
@@ -407,89 +290,3 @@ def _extensions(text: str) -> dict[str, str]:
             f"{_PREFIX}extensions", "it cannot be sent.", "Write name=value, separated by commas (RFC 7628)."
         )
     return {pair[1]: pair[2] for pair in found if pair}
-
-
-def _read(answer: HTTPResponse, deadline: Deadline) -> bytes:
-    content = b""
-    while piece := answer.read1(1 << 16):
-        content += piece
-        if len(content) > _MAX_BYTES:
-            raise ProtocolError("the token endpoint answers more than a token")
-        if deadline.passed:
-            raise TimeoutError("no whole answer")
-    return content
-
-
-def _token(content: bytes) -> Token:
-    answer = _object(content)
-    text = answer.get("access_token")
-    if not isinstance(text, str) or not _TOKEN.fullmatch(text):
-        raise ProtocolError("the token endpoint answers without an access_token that can be sent")
-    lifetime_s = _number(answer.get("expires_in"))
-    if lifetime_s is None:
-        expires = _number(_claims(text).get("exp"))
-        lifetime_s = 0.0 if expires is None else expires - time.time()
-    lifetime_s = max(0.0, lifetime_s)
-    return Token(text, Deadline.after(SHARE * lifetime_s), Deadline.after(lifetime_s))
-
-
-def _claims(token: str) -> Mapping[str, Any]:
-    """Return the claims of a JSON Web Token; an empty mapping for another kind of token."""
-    parts = token.split(".")
-    if len(parts) != 3:
-        return {}
-    try:
-        return _object(base64.urlsafe_b64decode(parts[1] + "=="))
-    except ValueError:
-        return {}
-
-
-def _object(content: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise ProtocolError("the token endpoint answers something else than a JSON object")
-    return found
-
-
-def _number(value: object) -> float | None:
-    try:
-        return float(value) if isinstance(value, int | float | str) else None  # some endpoints write it as text
-    except (ValueError, OverflowError):
-        return None
-
-
-def _error_code(answer: Any) -> str:
-    """Return the error code of the endpoint (RFC 6749, section 5.2); empty without one."""
-    try:
-        code = _object(answer.read(_MAX_BYTES)).get("error")
-    except Exception:
-        return ""
-    return code if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""
-
-
-def _refused(status: int, code: str) -> Exception:
-    text = f"HTTP {status}{': ' if code else ''}{code}"
-    if status >= 500 or status in _AGAIN:
-        return ConnectionError(f"the token endpoint is temporarily unavailable: {text}")
-    if status < 400:
-        return ProtocolError(f"the token endpoint redirects to another place. The source does not follow: {text}")
-    return RefusedCredentialsError(f"the token endpoint refuses the client: {text}")
-
-
-def _unreachable(problem: OSError) -> OSError:
-    kind = TimeoutError if isinstance(problem, TimeoutError) else ConnectionError
-    return kind(f"the token endpoint cannot be reached: {problem.strerror or problem}")
-
-
-def _no_redirects() -> Any:
-    """Return a handler that follows no redirect, because another server would get the secret."""
-    from urllib.request import HTTPRedirectHandler
-
-    class NoRedirects(HTTPRedirectHandler):
-        def redirect_request(self, *_: Any) -> None:
-            """Do not follow the redirect."""
-
-    return NoRedirects()

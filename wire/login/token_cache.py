@@ -8,11 +8,13 @@ import os
 import threading
 from collections import deque
 from collections.abc import Hashable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol, cast
 
 from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.threads import in_background
 from pyspark_kafka_group.wire.types import ProtocolError
 
 _log = logging.getLogger(__name__)
@@ -70,7 +72,7 @@ class TokenSource(Protocol):
     """Issues tokens."""
 
     def fetch(self, deadline: Deadline) -> Token:
-        """Return a new token.
+        """Return a new token.  Only one call runs at a time.
 
         Raises
         ------
@@ -80,41 +82,55 @@ class TokenSource(Protocol):
             If there will be no token.
         """
 
+    def overdue(self) -> OSError:
+        """Return the error for a client that a new token does not reach in time."""
+
 
 class Tokens:
     """The current token of a source, renewed in time.  Any thread may use it."""
 
     def __init__(self, source: TokenSource) -> None:
         self._source = source
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # guards the next three; free while the source is asked
         self._token: Token | None = None
+        self._renewal: Future[Token] | None = None
         self._try_at = Deadline.after(-math.inf)
 
     def current(self, deadline: Deadline) -> Token:
         """Return the token; raise the errors of :meth:`TokenSource.fetch`.
 
-        While a renewal fails, return the current token until it ends.
+        Return the current token until it ends, if its renewal fails or takes long.
         """
-        if not self._lock.acquire(timeout=min(deadline.left_s, TIMEOUT_S)):
-            raise TimeoutError("no token yet: its source does not answer")
+        deadline = deadline.within(TIMEOUT_S)
+        with self._lock:
+            token, renewal = self._token, self._renewal
+            if token is not None and token.ends.passed:
+                token = None
+            if renewal is not None and renewal.done():
+                renewal = None
+            if token is not None:
+                if not token.good_until.passed or renewal is not None or not self._try_at.passed:
+                    return token
+                deadline = deadline.share(2)  # leaves time for a login with this token
+            if renewal is None:
+                # Deliberate: a thread.  Looking up a name has no timeout, and neither has a provider.
+                renewal = self._renewal = in_background(self._fetch, "kafka-group-token")
         try:
-            token = self._token
-            if token is None or (token.good_until.passed and (token.ends.passed or self._try_at.passed)):
-                token = self._token = self._renewed(token, deadline)
-            return token
-        finally:
-            self._lock.release()
-
-    def _renewed(self, old: Token | None, deadline: Deadline) -> Token:
-        try:
-            token = self._source.fetch(deadline)
+            if not wait([renewal], deadline.left_s).done:
+                raise self._source.overdue()
+            return renewal.result()
         except (OSError, ProtocolError) as problem:
-            if old is None or old.ends.passed:
+            if token is None or token.ends.passed:
                 raise
-            self._try_at = Deadline.after(min(RETRY_S, old.ends.left_s / 4))
-            _log.warning("The token was not renewed, but is valid for another %.0f s. %s", old.ends.left_s, problem)
-            return old
+            self._try_at = Deadline.after(min(RETRY_S, token.ends.left_s / 4))
+            _log.warning("The token was not renewed, but is valid for another %.0f s. %s", token.ends.left_s, problem)
+            return token
+
+    def _fetch(self) -> Token:
+        token = self._source.fetch(Deadline.after(TIMEOUT_S))
         _recent.append(token.text)
+        with self._lock:
+            self._token = token
         return token
 
     def forget(self, refused: str) -> None:

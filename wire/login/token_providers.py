@@ -11,16 +11,16 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, wait
-from functools import lru_cache, partial
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.login import cloud_tokens, token_cache
-from pyspark_kafka_group.wire.login.token_cache import PROVIDER, PROVIDER_CONFIG, SHARE, TIMEOUT_S, Token, recent_tokens
+from pyspark_kafka_group.wire.login.token_cache import PROVIDER, PROVIDER_CONFIG, SHARE, Token, recent_tokens
 from pyspark_kafka_group.wire.name_lookup import addresses
-from pyspark_kafka_group.wire.threads import start_daemon
 from pyspark_kafka_group.wire.types import PropertyError, StoppedLoginError
+
+E = TypeVar("E", bound=Exception)
 
 _FORMS = "msk:REGION, entra:HOST, google, databricks:CREDENTIAL, or my_package.my_module:function"
 _READY: Mapping[str, cloud_tokens.Ready] = {
@@ -70,7 +70,7 @@ class NoTokenError(StoppedLoginError):
 
 
 class TokenProvider:
-    """Calls a provider, one call at a time.
+    """Calls a provider.
 
     Parameters
     ----------
@@ -90,42 +90,29 @@ class TokenProvider:
         # A user's own text may contain a password, and an exception may quote a part of it.
         known = name.partition(":")[0] in _READY
         self._secrets = frozenset() if known else _parts(config)
-        self._running: Future[Any] | None = None
 
     def fetch(self, deadline: Deadline) -> Token:
-        """Return a new token.
+        """Return a new token.  Nothing stops a provider that takes longer.
 
         Raises
         ------
         OSError
-            If the provider cannot reach a server, or does not return in time.  A later call waits for the same answer.
+            If the provider cannot reach a server.
         NoTokenError
             If the provider fails, or returns no token.
         """
-        running = self._running
-        if running is None:
-            running = Future()
-            # Deliberate: a thread.  A provider that never returns would block the caller for ever.
-            start_daemon(partial(self._run, running), "kafka-group-token")
-            self._running = running
-        if not wait([running], deadline.within(TIMEOUT_S).left_s).done:
-            raise self._noted(TimeoutError("does not answer. The source asks again, and waits for the same answer."))
-        self._running = None
+        del deadline
         try:
-            answer = running.result()
-        except Exception as problem:
+            answer = self._call(self._config)
+        except BaseException as problem:  # also what would end the interpreter
             raise self._failure(problem) from None
         token = self._token(answer)
         token_cache.failing.pop(self._name, None)
         return token
 
-    def _run(self, future: Future[Any]) -> None:
-        try:
-            future.set_result(self._call(self._config))
-        except BaseException as problem:
-            future.set_exception(
-                problem if isinstance(problem, Exception) else RuntimeError(_text(problem, self._secrets))
-            )
+    def overdue(self) -> OSError:
+        """Return the error for a client that a new token does not reach in time."""
+        return self._noted(TimeoutError("does not answer. The source asks again, and waits for the same answer."))
 
     def _token(self, answer: Any) -> Token:
         if not isinstance(answer, tuple | list) or not 2 <= len(answer) <= 4:
@@ -167,12 +154,12 @@ class TokenProvider:
             NoTokenError(f"{problem}. Return (token, expiry in seconds since 1970[, principal[, extensions]]).")
         )
 
-    def _failure(self, problem: Exception) -> Exception:
-        kind = ConnectionError if any(_may_pass(one) for one in _chain(problem)) else NoTokenError
+    def _failure(self, problem: BaseException) -> Exception:
+        kind: type[Exception] = ConnectionError if any(_may_pass(one) for one in _chain(problem)) else NoTokenError
         text = _text(problem, self._secrets)
         return self._noted(kind(f"failed with {text}. Check the credentials that it uses, in this process."))
 
-    def _noted(self, problem: Exception) -> Exception:
+    def _noted(self, problem: E) -> E:
         """Return the error with the name of the provider, and remember its text for librdkafka's clients."""
         text = f"Option 'kafka.{PROVIDER}': the token provider {self._name!r} {problem}"
         token_cache.failing[self._name] = text

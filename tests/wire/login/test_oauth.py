@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ import trustme
 
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.login.oauth import ClientSecret, TokenEndpoint
 from pyspark_kafka_group.wire.login.properties import security_of
 from pyspark_kafka_group.wire.login.token_cache import Tokens
+from pyspark_kafka_group.wire.login.token_endpoint import ClientSecret, TokenEndpoint
 from pyspark_kafka_group.wire.messages import SASL_AUTHENTICATE
 from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, RefusedCredentialsError
 from tests.wire.fake_broker import HANG_UP
@@ -255,6 +256,45 @@ def test_an_endpoint_that_is_not_there_or_silent_is_an_error_in_time() -> None:
         with pytest.raises((ProtocolError, OSError), match="token endpoint") as problem:
             TokenEndpoint(bad, ETL).fetch(soon())
         assert bad not in str(problem.value)
+
+
+OK, BUSY = b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 503 Busy\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "piece", "scheme"),
+    [
+        (b"HTT", b"P", "http"),
+        (OK + b"X: ", b"x", "http"),
+        (OK + b"Content-Length: 100000\r\n\r\n", b" ", "http"),
+        (BUSY + b"Content-Length: 100000\r\n\r\n", b" ", "http"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", "http"),
+        (OK + b"X: ", b"x", "https"),
+    ],
+    ids=["status", "header", "body", "body of an error", "continue", "proxy"],
+)
+def test_an_endpoint_that_answers_byte_by_byte_is_an_error_in_time(
+    monkeypatch: pytest.MonkeyPatch, head: bytes, piece: bytes, scheme: str
+) -> None:
+    """Regression: only the body of a good answer had a limit, and all logins of the process waited for the others."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        where = f"127.0.0.1:{listener.getsockname()[1]}"
+        if scheme == "https":
+            monkeypatch.setenv("https_proxy", f"http://{where}")
+
+        def drip() -> None:
+            with suppress(OSError), listener.accept()[0] as client:
+                client.recv(10_000)
+                client.sendall(head)
+                while True:
+                    time.sleep(0.05)
+                    client.sendall(piece)
+
+        threading.Thread(target=drip, daemon=True).start()
+        begin = time.monotonic()
+        with pytest.raises(OSError, match="the token endpoint"):
+            TokenEndpoint(f"{scheme}://{where}/token", ETL).fetch(Deadline.after(0.3))
+        assert time.monotonic() - begin < 2
 
 
 def test_secrets_are_not_shown() -> None:

@@ -309,17 +309,3 @@ def test_a_token_is_used_while_its_renewal_fails_and_not_longer(caplog: pytest.L
     with pytest.raises(NoTokenError, match="the vault is sealed"):
         tokens.current(soon())
     assert tokens.current(soon()).text == "second"
-
-
-def test_a_thread_that_cannot_start_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: all later logins waited for the answer of the thread that had not started."""
-
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    asked = provider(lambda _config: (TOKEN, LATER))
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(OSError, match="can't start new thread"):
-            asked.fetch(soon())
-    assert asked.fetch(soon()).text == TOKEN
