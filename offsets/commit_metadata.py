@@ -25,6 +25,9 @@ from pyspark_kafka_group.offsets.types import Offset
 _FORMER = 4
 _NAME = 12
 
+# The longest lineage, in characters.
+_LONGEST_NAME = 200
+
 ANYBODY = ""
 """The name of former owners whose names have been dropped."""
 
@@ -138,6 +141,9 @@ class CommitNote(NamedTuple):
         numbers = (note.initial_partition_count, note.since, *(f.until for f in former))
         if not (all(isinstance(name, str) for name in names) and all(type(n) is int and n >= 0 for n in numbers)):
             raise TypeError
+        # Deliberate: other notes inherit these, and brokers limit their size.
+        if len(former) > _FORMER or max(map(len, (note.lineage, *(f.query for f in former)))) > _LONGEST_NAME:
+            raise ValueError
         return note
 
 

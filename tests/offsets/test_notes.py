@@ -55,7 +55,7 @@ notes: dict[str, st.SearchStrategy[Note]] = {
     "commit": st.builds(
         CommitNote,
         *(texts, st.none() | texts, st.integers(0, 2**31 - 1), offsets, texts),
-        st.lists(st.builds(Former, texts, offsets), max_size=5).map(tuple),
+        st.lists(st.builds(Former, texts, offsets), max_size=4).map(tuple),
         st.booleans(),
     ),
     "reset": st.builds(ResetNote, st.text(max_size=200), st.integers(0, YEAR_10000_MS - 1), st.none() | offsets),
@@ -133,6 +133,12 @@ def test_what_has_the_wrong_type_is_no_note_of_a_commit(key: str, wrong: Any) ->
     well = key in ("q", "t", "l") and wrong == "text"
     found = read_commit(json.dumps({**json.loads(COMMIT.encode()), key: wrong}))
     assert (found is not None) == well
+
+
+def test_a_note_that_others_could_not_inherit_is_damaged() -> None:
+    """Regression: a foreign lineage of 4 kB went into the query's own commits, which the broker then refused."""
+    for change in ({"l": "x" * 201}, {"f": [["x" * 201, 7]]}, {"f": [["", n] for n in range(5)]}):
+        assert read_commit(json.dumps({**json.loads(COMMIT.encode()), **change})) is None
 
 
 def test_fields_of_a_reset_and_a_bookmark_that_are_missing_or_wrong_are_unknown() -> None:
