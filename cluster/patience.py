@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.deadline import NO_TIME, Deadline
 
 T = TypeVar("T")
 
@@ -40,18 +40,21 @@ def patiently(
     Raises
     ------
     TryAgainError
-        If the last attempt has failed.
+        If the last attempt has failed.  If it had no time, this is the problem of the one before.
     """
     asked, pauses = 0, iter(pauses_s)
+    said: TryAgainError | None = None
     while True:
         asked, pause_s = asked + 1, next(pauses)
         try:
             answer = ask()
             if is_enough(answer) or (asked >= attempts and deadline.left_s <= pause_s):
                 return answer
-        except TryAgainError:
+        except TryAgainError as problem:
+            if said is None or NO_TIME not in str(problem):
+                said = problem
             if asked >= attempts and deadline.left_s <= pause_s:
-                raise
+                raise said from None
         time.sleep(pause_s)
 
 

@@ -18,7 +18,7 @@ from pyspark_kafka_group.cluster.groups import Groups
 from pyspark_kafka_group.cluster.patience import growing, patiently
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.deadline import NO_TIME, Deadline
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.group_requests import OffsetToCommit
 from pyspark_kafka_group.wire.transaction_requests import FindTransactionCoordinator, FindTransactionCoordinators
@@ -323,7 +323,7 @@ class Transactions(Groups):
                     except (OSError, ProtocolError) as problem:
                         failed.add(address)
                         text = self._errors.text(f"transaction coordinator {address}", problem)
-                        left.update({name: text for name in names if name in left})
+                        _note(left, [name for name in names if name in left], text)
             if left and not warned and time.monotonic() - begin > _LONG_S:
                 warned = True
                 log.warning("%d transactions wait for their coordinators: %s", len(left), next(iter(left.values())))
@@ -351,7 +351,7 @@ class Transactions(Groups):
                 request = FindTransactionCoordinators(names)
                 found = self._connections.ask_any(request, deadline.within(_ATTEMPT_S))
         except TryAgainError as problem:
-            left |= dict.fromkeys(names, str(problem))
+            _note(left, names, str(problem))
             return {}
         for name in names:
             error = error_name(found[name].error) if name in found else "COORDINATOR_NOT_AVAILABLE"
@@ -362,6 +362,12 @@ class Transactions(Groups):
                 self._errors.raise_if_final(error, f"transactional id {name!r}")
                 left[name] = f"transactional id {name!r}: {error}"
         return by_address
+
+
+def _note(left: dict[str, str], names: Collection[str], text: str) -> None:
+    """Note the problem of transactional ids, unless the attempt had no time.  Then the problem before says more."""
+    if NO_TIME not in text:
+        left |= dict.fromkeys(names, text)
 
 
 def _raise_first(silent: Mapping[str, str]) -> None:

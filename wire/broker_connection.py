@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from pyspark_kafka_group.wire import messages as protocol
-from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.deadline import NO_TIME, Deadline
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.name_lookup import Endpoint, endpoints
 from pyspark_kafka_group.wire.requests import OfferedVersions, Request
@@ -439,5 +439,5 @@ def _left(deadline: Deadline, at_most_s: float) -> float:
     """Return the time left, in seconds.  Raise instead of 0, which would mean not to wait, or to wait for ever."""
     left = min(at_most_s, deadline.left_s)
     if left < 0.001:
-        raise TimeoutError("no time is left")
+        raise TimeoutError(NO_TIME)
     return left

@@ -6,6 +6,9 @@ import math
 import time
 from dataclasses import dataclass
 
+NO_TIME = "no time is left"
+"""The text of the error of an attempt that began too late.  An earlier attempt says more."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Deadline:

@@ -48,6 +48,18 @@ def test_no_attempt_begins_after_the_deadline(pauses: list[float]) -> None:
     assert pauses == [0.75, 0.75]
 
 
+def test_an_attempt_without_time_does_not_hide_why_the_ones_before_have_failed(pauses: list[float]) -> None:
+    """Regression: the error of an exactly-once write was only "no time is left"."""
+    left = ["loading", "no coordinator", "group 'g': no time is left"]
+
+    def ask() -> int:
+        raise TryAgainError(left.pop(0))
+
+    with pytest.raises(TryAgainError, match=r"^no coordinator$"):
+        patiently(ask, Deadline.after(2), repeat(0.75))
+    assert not left
+
+
 def test_an_incomplete_answer_is_returned_at_the_deadline(pauses: list[float]) -> None:
     assert patiently(answers(1, 2, 3, 4), Deadline.after(1), repeat(0.5), is_enough=lambda n: n > 3) == 2
     assert pauses == [0.5]

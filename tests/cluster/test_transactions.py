@@ -84,6 +84,11 @@ def test_an_answer_that_no_retry_changes_is_returned(broker: FakeBroker, request
     assert requests.end({"x": OpenProducer(7, 1)}, commit=True, deadline=soon()) == ({"x": "PRODUCER_FENCED"}, {})
 
 
+def test_an_attempt_without_time_is_not_what_the_others_have_failed_of(requests: Cluster) -> None:
+    ended = requests.end({"x": OpenProducer(7, 1)}, commit=True, deadline=soon(0))
+    assert ended == ({}, {"x": "no coordinator was asked"})
+
+
 def test_a_silent_coordinator_does_not_take_all_the_time(
     brokers: list[FakeBroker], requests: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
