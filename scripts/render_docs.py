@@ -366,7 +366,7 @@ The instruments are observable. They belong to the global meter provider, unless
 - The phases of `time-total` are less than all of the time: between two triggers Spark does not call the source. A batch is `running`
   until the source knows that it is finished. Without `pyspark_kafka_group.register(spark)` that may be at the next trigger.
 - Counters begin again with each run of a query, as Prometheus and OpenTelemetry expect it.
-- Labels are `query` (the query's name, or else its id), `group`, and `client_id`, as Kafka's tools show it. A query without a name has a
+- Labels are `query` (the query's name, or else its id), `group` (empty if no group keeps the offsets), and `client_id`, as Kafka's tools show it. A query without a name has a
   new id with each new checkpoint. So name your queries.
 - Exporters reach the sources only on the driver's machine. With Spark Connect they were not tried.
 

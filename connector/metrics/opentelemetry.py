@@ -53,7 +53,6 @@ class OpenTelemetryExporter:
     def __init__(
         self, spark: SparkSession, *, meter_provider: MeterProvider | None = None, per_partition: bool = False
     ) -> None:
-        self._per_partition = per_partition
         self._listening = Listening(spark)
         meter = (meter_provider or get_meter_provider()).get_meter(_SCOPE)
         for metric in chosen(per_partition=per_partition):
@@ -74,8 +73,7 @@ class OpenTelemetryExporter:
     def _observer(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_options: CallbackOptions) -> Iterator[Observation]:
             queries = self._listening.queries
-            for sample in queries.samples(per_partition=self._per_partition, max_age_s=_ONE_COLLECTION_S):
-                if sample.metric is metric:
-                    yield Observation(sample.value, dict(zip(metric.labels, sample.labels, strict=True)))
+            for sample in queries.samples((metric,), max_age_s=_ONE_COLLECTION_S):
+                yield Observation(sample.value, dict(zip(metric.labels, sample.labels, strict=True)))
 
         return observe

@@ -65,8 +65,9 @@ class PrometheusExporter(Collector):
 
     def collect(self) -> Iterable[_Family]:
         """Return the current metrics."""
-        families = {metric.name: _family(metric) for metric in chosen(per_partition=self._per_partition)}
-        for sample in self._listening.queries.samples(per_partition=self._per_partition):
+        metrics = chosen(per_partition=self._per_partition)
+        families = {metric.name: _family(metric) for metric in metrics}
+        for sample in self._listening.queries.samples(metrics):
             families[sample.metric.name].add_metric(sample.labels, sample.value)
         return families.values()
 

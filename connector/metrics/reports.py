@@ -163,7 +163,7 @@ class SourceReport:
             for tp, position in sorted({**positions, **draining}.items(), key=lambda item: item[0])
         )
 
-    @property
+    @cached_property
     def topics(self) -> dict[str, list[PartitionReport]]:
         """The partitions by topic."""
         found: dict[str, list[PartitionReport]] = {}
@@ -201,7 +201,9 @@ def sources_of(
 
 
 def _is_report(found: Json) -> bool:
-    return isinstance(found.get("group"), str) and isinstance(found.get("assigned"), Mapping)
+    """Tell whether this is a report.  Its group is null if no group keeps the offsets."""
+    named = "group" in found and isinstance(found["group"], str | None)
+    return named and isinstance(found.get("assigned"), Mapping)
 
 
 def _plain(progress: Any) -> Json:

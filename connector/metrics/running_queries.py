@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.control.messages import run_of
-from pyspark_kafka_group.metrics.metric import Sample
+from pyspark_kafka_group.metrics.metric import Metric, Sample
 from pyspark_kafka_group.metrics.reports import Json, SourceReport, answer_of, sources_of
 from pyspark_kafka_group.metrics.table import samples
 from pyspark_kafka_group.session.listener import ProgressListener
@@ -55,19 +55,19 @@ class RunningQueries:
             self._reports.clear()
             self._sources = ()
 
-    def samples(self, *, per_partition: bool, max_age_s: float = 0.0) -> Iterator[Sample]:
-        """Yield the values of all metrics of all sources.
+    def samples(self, metrics: Collection[Metric], *, max_age_s: float = 0.0) -> Iterator[Sample]:
+        """Yield the values of some metrics of all sources.
 
         Parameters
         ----------
-        per_partition : bool
-            Whether to include the metrics of each partition.
+        metrics : collection of Metric
+            The metrics to read.
         max_age_s : float
             How old the last answers of the sources may be, in seconds.  Older ones are requested again.
         """
         now = time.time()
         for source in self._looked(max_age_s):
-            yield from samples(source, now, per_partition=per_partition)
+            yield from samples(source, now, metrics)
 
     def _looked(self, max_age_s: float) -> tuple[SourceReport, ...]:
         with self._lock:

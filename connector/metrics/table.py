@@ -5,7 +5,7 @@ The exporters, docs/metrics.md and the test of the dashboard use this table.  Ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from pyspark_kafka_group.metrics.metric import (
     Metric,
@@ -269,7 +269,7 @@ METRICS: tuple[Metric, ...] = (
 """All metrics.  Exporters omit those for each partition by default."""
 
 
-def samples(source: SourceReport, now: float, *, per_partition: bool) -> Iterator[Sample]:
+def samples(source: SourceReport, now: float, metrics: Iterable[Metric]) -> Iterator[Sample]:
     """Yield the values of one source.
 
     Parameters
@@ -278,11 +278,11 @@ def samples(source: SourceReport, now: float, *, per_partition: bool) -> Iterato
         The source.
     now : float
         The time in seconds since 1970.
-    per_partition : bool
-        Whether to include the metrics of each partition.
+    metrics : iterable of Metric
+        The metrics to read.
     """
     labels = (source.query, source.text("group"), source.text("clientId"))
-    for metric in chosen(per_partition=per_partition):
+    for metric in metrics:
         for more, value in metric.read(source, now):
             yield Sample(metric, (*labels, *more), value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import MagicMock
@@ -19,9 +19,12 @@ from pyspark.sql import SparkSession
 
 from pyspark_kafka_group.control.server import ControlSocket
 from pyspark_kafka_group.metrics import METRICS
+from pyspark_kafka_group.metrics.metric import Metric, Sample
 from pyspark_kafka_group.metrics.opentelemetry import OpenTelemetryExporter
 from pyspark_kafka_group.metrics.prometheus import PrometheusExporter
+from pyspark_kafka_group.metrics.reports import SourceReport
 from pyspark_kafka_group.metrics.running_queries import MetricsListener
+from pyspark_kafka_group.metrics.table import samples
 from tests.connector.metrics.progresses import KAFKA, OTHER, REPORT, progress, source
 
 LABELS = {"query": "orders-etl", "group": "etl", "client_id": "spark-1a2b3c4d"}
@@ -190,6 +193,24 @@ def test_one_collection_asks_the_sources_once(session: Session, listening: Calla
     session.show(progress(source({**REPORT, "control": listening(report=report).address})))
     assert observed(reader)["kafka_group.lag"] == {"orders": 77}
     assert report.call_count == 1
+    provider.shutdown()
+
+
+def test_an_instrument_reads_its_own_metric_only(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: each one read all of them, 5 s for 10,000 partitions, and the sources were asked again meanwhile."""
+    read: list[Metric] = []
+
+    def noted(source: SourceReport, now: float, metrics: Collection[Metric]) -> Iterator[Sample]:
+        read.extend(metrics)
+        return samples(source, now, metrics)
+
+    monkeypatch.setattr("pyspark_kafka_group.metrics.running_queries.samples", noted)
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    OpenTelemetryExporter(session.spark, meter_provider=provider, per_partition=True)
+    session.show(progress(source(REPORT)))
+    assert observed(reader)["kafka_group.partition_lag"]["orders,2"] == 2
+    assert read == [*METRICS]
     provider.shutdown()
 
 

@@ -54,6 +54,12 @@ def test_every_source_of_the_group_is_shown_and_no_other() -> None:
     assert [one.query for one in sources(shown)] == ["id-1", "id-1"]
 
 
+def test_a_query_without_a_group_has_a_report() -> None:
+    """Regression: no exporter had a metric of a query with ``assign`` that keeps its offsets in the checkpoint only."""
+    (found,) = sources(progress(source({**REPORT, "group": None})))
+    assert (found.text("group"), found.number("totalLag")) == ("", 77)
+
+
 @pytest.mark.parametrize("given", [None, {}, progress(), progress(KAFKA, RATE, SECONDARY), '{"sources": null}'])
 def test_a_query_of_other_sources_has_none(given: Any) -> None:
     assert metrics.from_progress(given) == ()

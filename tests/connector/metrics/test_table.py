@@ -58,7 +58,7 @@ def test_names_kinds_and_labels_stay_as_they_are() -> None:
 def test_values_are_those_of_the_progress() -> None:
     (found,) = sources_of(progress(source(REPORT)), lambda report: report)
     values: dict[str, dict[tuple[str, ...], float]] = {}
-    for sample in samples(found, 1000.0, per_partition=True):
+    for sample in samples(found, 1000.0, metrics.METRICS):
         assert sample.labels[:3] == ("orders-etl", "etl", "spark-1a2b3c4d")
         assert len(sample.labels) == len(sample.metric.labels)
         values.setdefault(sample.metric.name, {})[sample.labels[3:]] = sample.value
@@ -86,6 +86,6 @@ def test_values_are_those_of_the_progress() -> None:
 
 def test_what_there_is_for_each_partition_is_left_out_unless_asked_for() -> None:
     (found,) = sources_of(progress(source(REPORT)), lambda report: report)
-    kept = {sample.metric.name for sample in samples(found, 1000.0, per_partition=False)}
+    kept = {sample.metric.name for sample in samples(found, 1000.0, chosen(per_partition=False))}
     assert kept == {metric.name for metric in metrics.METRICS if "partition" not in metric.labels}
     assert len(chosen(per_partition=False)) == len(kept)
