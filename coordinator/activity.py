@@ -1,11 +1,13 @@
 """Counts and times of one member: how often each event happened, how many partitions moved, and where the time went.
 
 Times are sums since the query started, so a reader can subtract two values.  Several threads write, each its own
-activity or event.  All threads read without a lock, because every value is replaced as a whole.
+activity or event.  All threads read.  Only the time of batches needs a lock: it also grows while a batch runs, and must
+not go back when the batch ends.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -66,6 +68,7 @@ class Activity:
         self._calendar = calendar
         self._spent: dict[Time, float] = dict.fromkeys(Time, 0.0)
         self._batch_since: float | None = None
+        self._batches = threading.Lock()  # guards the field above and the time of RUNNING
         self.counts: Counter[str] = Counter()
         self.moved: Counter[str] = Counter()
         self.generation: int | None = None
@@ -80,9 +83,9 @@ class Activity:
         self.counts[event.name] += 1
         match event:
             case events.Planned(ranges=ranges) | events.Replayed(ranges=ranges):
-                self._batch_since = self._clock() if ranges else None  # nothing reports the end of an empty replay
+                self._end_batch(begins_next=bool(ranges))  # nothing reports the end of an empty replay
             case events.Finished(ranges=ranges):
-                self._end_batch()
+                self._end_batch(begins_next=False)
                 self.consumed += sum(read.until - read.start for read in ranges.values())
                 self.finished_at = self._calendar()
             case events.Committed():
@@ -117,7 +120,9 @@ class Activity:
 
     def spent(self) -> Mapping[Time, float]:
         """Return the seconds of each activity, including the batch that is running."""
-        return {**self._spent, Time.RUNNING: self._spent[Time.RUNNING] + (self.batch_s or 0.0)}
+        with self._batches:
+            running = self._spent[Time.RUNNING] + (self.batch_s or 0.0)
+        return {**self._spent, Time.RUNNING: running}
 
     @property
     def batch_s(self) -> float | None:
@@ -129,10 +134,11 @@ class Activity:
     def _waited(self) -> float:
         return self._spent[Time.WAITING] + self._spent[Time.IDLE]
 
-    def _end_batch(self) -> None:
-        since, self._batch_since = self._batch_since, None
-        if since is not None:
-            self.add(Time.RUNNING, self._clock() - since)
+    def _end_batch(self, *, begins_next: bool) -> None:
+        with self._batches:
+            now, since = self._clock(), self._batch_since
+            self._spent[Time.RUNNING] += 0.0 if since is None else now - since
+            self._batch_since = now if begins_next else None
 
     def _move(self, how: str, count: int) -> None:
         self.moved[how] += count

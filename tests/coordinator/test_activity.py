@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from pyspark_kafka_group.coordinator.activity import Activity, Time
@@ -40,6 +42,32 @@ def test_a_batch_counts_from_its_plan_to_its_end_and_while_it_runs(activity: Act
     activity.note(events.Replayed(ranges=RANGES, not_owned=(), skipped={}))
     clock.s += 2
     assert activity.spent()[Time.RUNNING] == 5
+
+
+def test_the_time_of_batches_does_not_go_back_when_one_ends(activity: Activity, clock: Clock) -> None:
+    """Regression: a reader on another thread saw it without the batch.  Prometheus adds the whole sum again then."""
+    activity.note(events.Planned(ranges=RANGES))
+    clock.s += 3
+    read: list[float] = []
+    reader = threading.Thread(target=lambda: read.append(activity.spent()[Time.RUNNING]))
+
+    def end() -> float:
+        """Return the time at which the batch ends, late: meanwhile another thread reads."""
+        now = clock.s
+        if not reader.ident:
+            reader.start()
+            reader.join(0.05)
+            clock.s += 1
+        return now
+
+    activity._clock = end
+    activity.note(events.Finished(ranges=RANGES))
+    reader.join(5)
+    assert read == [activity.spent()[Time.RUNNING]] == [3]
+    activity.note(events.Planned(ranges=RANGES))
+    clock.s += 2
+    activity.note(events.Planned(ranges=RANGES))
+    assert activity.spent()[Time.RUNNING] == 5, "a batch that another one replaces has run, too"
 
 
 def test_what_spark_has_finished_is_counted_and_dated(activity: Activity, clock: Clock) -> None:
