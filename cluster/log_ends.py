@@ -1,7 +1,7 @@
 """Where logs end, many times a second, and whether they are still the same logs.
 
 The leaders answer.  The requests are kept as bytes, and an answer that has not changed is not read again.  A leader
-that does not answer costs only its own partitions: it is left out, and a thread connects to it again in the
+that does not answer costs only its own partitions: it is left out, and a thread of its own connects to it again in the
 background.
 """
 
@@ -25,6 +25,7 @@ from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.fields import Reader
 from pyspark_kafka_group.wire.leaders import Leaders, LeaderTimings
+from pyspark_kafka_group.wire.threads import in_background
 from pyspark_kafka_group.wire.topic_requests import (
     LOG_END,
     LOG_START,
@@ -122,10 +123,9 @@ class LogEnds:
         self._brokers = ClusterConnections(servers, lambda address, left_s: self._connect(address, begin_s=left_s))
         self._errors = RequestErrors(properties)
         self._read_committed = read_committed
-        # Deliberate: threads of their own.  Resolving names has no timeout, and cannot be interrupted by a signal.  A
-        # leader that hangs while it is connected to must not keep the others from being found.
+        # Deliberate: threads of their own, here and for each leader that is connected to.  Resolving names has no timeout,
+        # and cannot be interrupted by a signal.  A leader that hangs must not keep the others from being found.
         self._finder = DaemonExecutor("kafka-group-leaders")
-        self._connector = DaemonExecutor("kafka-group-connect")
         self._asked: list[TopicPartition] | None = None
         self._found_until = Deadline.after(0)
         self._leaders = Leaders()
@@ -272,7 +272,6 @@ class LogEnds:
             self._let_go(leader)
         self._finder.post(self._brokers.close)
         self._finder.close()
-        self._connector.close()
 
     # -- who leads
 
@@ -397,7 +396,7 @@ class LogEnds:
             if leader.connection is not None and leader.connection.good_until.passed:
                 self._disconnect(leader, ConnectionError("its login ends"))
             if leader.connection is None and leader.connecting is None and leader.retry_at.passed:
-                leader.connecting = self._connector.submit(self._connect, leader.address)
+                leader.connecting = in_background(partial(self._connect, leader.address), "kafka-group-connect")
         until = Deadline.after(_PREPARE_S)
         for leader in self._by_address.values():
             if leader.connecting is not None:

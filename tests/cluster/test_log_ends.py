@@ -270,6 +270,27 @@ def test_a_silent_leader_is_waited_for_once_and_then_in_the_background(
     eventually(logs, {A: 11, B: 21, C: 30})
 
 
+def test_a_leader_that_hangs_while_it_is_connected_to_does_not_hold_up_the_others(
+    logs: LogEnds, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: one thread connected to all leaders.  A name that no server knew took 10 s of it each time."""
+    connect, release = logs._connect, threading.Event()
+
+    def hang(address: Address, **more: float) -> BrokerConnection:
+        if address == world.brokers[1].address:
+            release.wait(10)
+        return connect(address, **more)
+
+    monkeypatch.setattr(logs, "_connect", hang)
+    monkeypatch.setattr(log_ends, "_PREPARE_S", 0.5)
+    assert logs.ends([B, C, A]) == {A: 10}
+    assert logs.reasons[B] == "its leader does not answer: it is not connected yet"
+    world.brokers[0].disconnect()
+    assert logs.ends([B, C, A]) == {A: 10}
+    release.set()
+    eventually(logs, {A: 10, B: 20, C: 30}, [B, C, A])
+
+
 def test_a_leader_that_cannot_be_connected_to_costs_only_its_own_partitions(logs: LogEnds, world: World) -> None:
     world.brokers[1].close()
     assert logs.ends(ALL) == {A: 10}
