@@ -123,8 +123,8 @@ class LogEnds:
         self._brokers = ClusterConnections(servers, lambda address, left_s: self._connect(address, begin_s=left_s))
         self._errors = RequestErrors(properties)
         self._read_committed = read_committed
-        # Deliberate: threads of their own, here and for each leader that is connected to.  Resolving names has no timeout,
-        # and cannot be interrupted by a signal.  A leader that hangs must not keep the others from being found.
+        # Deliberate: a thread, here and for each connection.  Resolving names has no timeout, and cannot be interrupted
+        # by a signal.  A leader that hangs must not keep the others from being found.
         self._finder = DaemonExecutor("kafka-group-leaders")
         self._asked: list[TopicPartition] | None = None
         self._found_until = Deadline.after(0)
