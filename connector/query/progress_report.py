@@ -212,7 +212,7 @@ class Reporter:
         for tp in sorted(held_back):
             reasons.setdefault(tp.topic, {})[str(tp.partition)] = held_back[tp]
         activity = self._activity
-        committed_at = activity.committed_at
+        committed_at, batch_s = activity.committed_at, activity.batch_s  # once each: other threads change them
         return {
             **self._names,
             "memberId": member_id,
@@ -229,7 +229,7 @@ class Reporter:
             "timeMs": {what.value: round(1000 * seconds) for what, seconds in activity.spent().items()},
             "recordsConsumed": activity.consumed,
             "finishedAt": activity.finished_at,
-            "batchMs": None if activity.batch_s is None else round(1000 * activity.batch_s),
+            "batchMs": None if batch_s is None else round(1000 * batch_s),
             "calledAt": activity.called_at,
             "groupProblem": group_problem,
             "alive": alive,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pyspark_kafka_group.coordinator.activity import Activity
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.state import Partition, State
@@ -140,3 +142,11 @@ def test_a_report_says_when_and_where_the_time_went() -> None:
     assert (report["committedAt"], report["commitAgeMs"], report["logEndAt"]) == (1000.0, 1500, 999.0)
     assert (report["moved"], report["assignedAt"], report["generation"]) == ({"assigned": 2}, 1000.0, 4)
     assert report["ownershipEpoch"] == STATE.last_epoch
+
+
+def test_a_batch_that_ends_meanwhile_costs_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: its time was read twice, and None the second time is a TypeError."""
+    times = iter((2.0, 2.0, None))
+    monkeypatch.setattr(Activity, "batch_s", property(lambda _: next(times)))
+    reporter = Reporter(group_id="etl", client_id="c", activity=Activity())
+    assert reporter.report(STATE, ENDS, listed_at=1.0, member_id="m", control=None)["batchMs"] == 2000
