@@ -149,7 +149,6 @@ class GroupThread:
         self.topics = topics
         self.error: KafkaGroupError | None = None  # written by the group thread, once
         self.changed = threading.Condition()  # notified after each input; guards nothing
-        self._may_join = may_join
         self.ended = threading.Event()  # set when the member has left, by the thread's last act
         self._absent: frozenset[str] = frozenset()  # those of `topics` that no longer match the pattern
         self._mailbox = Mailbox()
@@ -170,6 +169,8 @@ class GroupThread:
         self._pattern = pattern_of(settings, worker=worker, offsets=offsets, loop=self)
         self._rebalances = Rebalances(settings, client_id=client_id, loop=self, start_requests=self._start_requests)
         self._member = self._rebalances.member
+        if not may_join:
+            self._member.standing = Standing.WARMING
         self.held_back = HeldBackWatch(emit)
         self._held_back_check = HeldBackCheck(
             self.held_back, self, self._start_requests, offsets, worker, client_id=client_id
@@ -223,10 +224,6 @@ class GroupThread:
     def forget_old_topics(self) -> None:
         """Drop the processed offsets of topics that are no longer subscribed and do not exist."""
         self.post(lambda: self._forget(frozenset(tp.topic for tp in self.state.processed) - self.topics))
-
-    def join_group(self) -> None:
-        """Join the group, if the query has stayed out of it."""
-        self.post(self._join_group)
 
     def discard(self) -> None:
         """Close the clients of a thread that was never started."""
@@ -300,15 +297,19 @@ class GroupThread:
         """Return the member id as the client knows it now."""
         return self._member.identity()
 
-    def _join_group(self) -> None:
-        # Deliberate: a query that is finishing does not join.  It is about to leave, and would only disturb the others.
-        if not self._may_join and self.state.lifecycle is Lifecycle.RUNNING:
-            self._may_join = True
+    def join_group(self) -> None:
+        """Join the group, if the query has stayed out of it to warm up."""
+        if self.standing is Standing.WARMING:
+            self._member.standing = Standing.OUTSIDE
             self._subscribe()
 
     def _subscribe(self) -> None:
-        """Join the group or change the subscription, unless the query must stay out or no topic has matched yet."""
-        if self.topics and self._may_join:
+        """Join the group or change the subscription, unless the query must stay out or no topic has matched yet.
+
+        Deliberate: not if the query is finishing.  It is about to leave, and would only disturb the others.
+        """
+        warms_up = self.standing is Standing.WARMING
+        if self.topics and not warms_up and self.state.lifecycle is Lifecycle.RUNNING:
             self._member.subscribe(sorted(self.topics))
 
     def _end(self, ending: Ending, timeout_s: float | None) -> None:
@@ -324,10 +325,11 @@ class GroupThread:
             while self.state.lifecycle is Lifecycle.RUNNING or (
                 self.state.lifecycle is Lifecycle.FINISHING and not self._is_finished()
             ):
-                self._turn(_TURN_S if self.standing in (Standing.OUTSIDE, Standing.MEMBER) else _JOINING_TURN_S)
+                self._turn(_JOINING_TURN_S if self.standing.changes_soon else _TURN_S)
             while self.state.lifecycle is Lifecycle.LEAVING and self._awaits_commits() and not self._is_late():
                 self._turn(0.01)
-            asks_to_leave = self._settings.leaves_with_a_request and self.standing is not Standing.OUTSIDE
+            has_asked = self.standing not in (Standing.WARMING, Standing.OUTSIDE)
+            asks_to_leave = self._settings.leaves_with_a_request and has_asked
             if asks_to_leave and not isinstance(self.error, GroupError):
                 # Otherwise there is nothing to wait for, or the cluster itself is the problem.
                 await_rebalance(lambda: self._worker.submit(self._offsets.rebalancing), self._turn)

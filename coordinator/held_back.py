@@ -173,7 +173,7 @@ class HeldBackCheck:
         ending = self._loop.state.ending
         self._watch.set_reasons(Where.START, {} if ending else self._start_reasons(self._loop.state))
         self._finished_before = self._loop.state.finished_batches
-        if ending or standing in (Standing.OUTSIDE, Standing.MEMBER):
+        if ending or not standing.changes_soon:
             self._unanswered = ""
         elif self._ask_at.passed:
             self._ask_at = Deadline.after(_ASK_PAUSE_S)

@@ -51,6 +51,9 @@ _RETRY_MS = 100
 class Standing(Enum):
     """Whether a member is in its group."""
 
+    WARMING = "warming"
+    """It stays outside until its query is warm."""
+
     OUTSIDE = "outside"
     """It has not asked to join."""
 
@@ -69,7 +72,12 @@ class Standing(Enum):
     @property
     def was_let_in(self) -> bool:
         """Whether the group has let this member in, now or before."""
-        return self not in (Standing.OUTSIDE, Standing.JOINING)
+        return self not in (Standing.WARMING, Standing.OUTSIDE, Standing.JOINING)
+
+    @property
+    def changes_soon(self) -> bool:
+        """Whether this member waits for an answer of its group."""
+        return self not in (Standing.WARMING, Standing.OUTSIDE, Standing.MEMBER)
 
 
 Callback = Callable[[tuple[TopicPartition, ...]], None]

@@ -87,7 +87,7 @@ class Membership:
         self._worker = worker
         self._skip_store = skip_store
         self.partitions_at_start = partitions_at_start
-        self.warming_tasks = warming_tasks
+        self._warming_tasks = warming_tasks
         self._begun = False  # whether the group thread runs, or is just about to
         self._absence: Lasting[TopicPartition] = Lasting(lasting.GONE_S)  # requests thread only
         self._unreadable = False  # whether the last report contained reasons; Spark's thread only
@@ -121,9 +121,14 @@ class Membership:
         """Whether there is a topic to subscribe to.  Without one, this query has not joined the group."""
         return bool(self._group.topics)
 
+    @property
+    def warming_tasks(self) -> int:
+        """The number of tasks of the batch that runs before the query joins its group; 0 once it may join."""
+        return self._warming_tasks if self._group.standing is Standing.WARMING else 0
+
     def join_group(self) -> None:
         """Join the group, if :meth:`start` has not; returns before the group has assigned anything."""
-        self._group.join_group()
+        self._call(self._group.join_group)
 
     def check(self) -> None:
         """Raise the error that has ended the membership, or :class:`StoppingError` if it is ending."""

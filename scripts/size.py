@@ -69,11 +69,7 @@ CROSSINGS = (
 )
 """Where one batch goes from one thread to another."""
 
-IN_THE_GROUP = (
-    "coordinator/member.py Member.standing",
-    "coordinator/group_thread.py GroupThread._may_join",
-    "connector/query/query.py Query._stage",
-)
+IN_THE_GROUP = ("coordinator/member.py Member.standing",)
 """Fields that answer "am I in the group"."""
 
 LEADERS = ("wire/leaders.py Leaders",)

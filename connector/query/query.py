@@ -12,7 +12,6 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping
-from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark_kafka_group.cluster.dead_letter_topic import require_dead_letter_topic
@@ -79,19 +78,6 @@ _REPLAY_PAUSE_S = 0.3
 Json = dict[str, Any]
 
 
-class Stage(Enum):
-    """The stages of a query, in their order."""
-
-    COLD = "cold"
-    """It has not connected to the cluster."""
-
-    WARMING = "warming"
-    """It runs an empty batch, and joins its group after that."""
-
-    JOINED = "joined"
-    """It has asked to join its group."""
-
-
 class Query:
     """One run of a query.
 
@@ -128,7 +114,6 @@ class Query:
         self._batch: tuple[BatchOffset, State] | None = None  # the newest batch, and the state when it was planned
         self._has_target = self._interrupted = False
         self._stop_expected_by: Deadline | None = None  # set by a thread of the control socket
-        self._stage = Stage.COLD
         self._warm_up_began = 0.0
         self._event_log = EventLog("", None)
         self._lag: dict[str, int] = {}
@@ -176,24 +161,23 @@ class Query:
     def _latest_offset(self, start: Json, max_rows: int | None) -> Json:
         self._event_log.activity.note_call()
         begin = self._texts.read(start)
-        before = self._stage
-        warms_up = before is Stage.COLD and self._may_warm_up()
-        group = self._join(begin, begin.query_id, warms_up=warms_up)
+        is_first = self._group is None
+        group = self._join(begin, begin.query_id, warms_up=is_first and self._may_warm_up())
+        is_warm_now = not is_first and group.warming_tasks > 0
         assert self._tracker is not None
         self._tracker.called()
-        if before is not Stage.COLD:
+        if not is_first:
             group.finish(begin)
         # Batch 0 always runs: its offset brings the new id of the query into Spark's log.
         always = begin.query_id is None
         with self._event_log.activity.planning():
-            if before is Stage.WARMING:  # and it is warm now
+            if is_warm_now:
                 self._warn_of_long_warm_up()
                 group.join_group()
-                self._stage = Stage.JOINED
-            if self._stage is Stage.WARMING:
+            if group.warming_tasks:
                 end = group.plan({}, always=True)
             else:
-                if before is not Stage.JOINED:
+                if is_first or is_warm_now:
                     self._planner.begin(group)
                 end = self._planner.next_batch(group, max_rows, always=always)
         self._watch.list_starts(group.state.owned)
@@ -291,7 +275,7 @@ class Query:
     @property
     def warming_tasks(self) -> int:
         """The number of tasks of a warm-up batch, which reads nothing; 0 for all other batches."""
-        return self._group.warming_tasks if self._group is not None and self._stage is Stage.WARMING else 0
+        return 0 if self._group is None else self._group.warming_tasks
 
     def finish(self, end: Json) -> None:
         """Note that the batch that ends at ``end`` is finished.  Spark calls this when it logs the next batch."""
@@ -423,7 +407,6 @@ class Query:
                 if not group.alive:
                     self._group = None
                 raise
-            self._stage = Stage.WARMING if group.warming_tasks else Stage.JOINED
             self._warm_up_began = time.monotonic()
             self._tracker = BatchTracker(group, client_id=self._client_id, checkpoint=self._settings.checkpoint)
             self._control = self._listen(self._tracker, query_id)

@@ -283,9 +283,8 @@ def test_a_member_outside_runs_a_batch_and_joins_when_it_may(group: Make) -> Non
     assert batch is not None
     one.call(lambda: one.thread.feed(Finish(batch.end)))
     assert one.member.subscribed == []
-    one.thread.join_group()
-    one.thread.join_group()
-    one.call(lambda: None)
+    one.call(one.thread.join_group)
+    one.call(one.thread.join_group)
     assert one.member.subscribed == [["t"]]
     one.assign(A)
     one.wait(lambda state: state.plannable().keys() == {A})
@@ -297,7 +296,7 @@ def test_a_member_outside_that_ends_has_never_been_in_the_group(group: Make, pro
     one = group(may_join=False, properties=properties).start()
     one.offsets.rebalances = 1000
     one.thread.end(Ending.STOP, 0.0)
-    one.thread.join_group()
+    one.thread.post(one.thread.join_group)
     one.join()
     assert one.member.subscribed == []
     assert "rebalancing" not in one.offsets.asked
@@ -326,8 +325,7 @@ def test_a_member_outside_follows_its_pattern_once_it_joins(group: Make) -> None
     one = group(may_join=False).start()
     one.call(lambda: one.thread._follow(frozenset({"t", "u"})))
     assert one.member.subscribed == []
-    one.thread.join_group()
-    one.call(lambda: None)
+    one.call(one.thread.join_group)
     assert one.member.subscribed == [["t", "u"]]
 
 

@@ -10,7 +10,7 @@ MOST = {
     "code lines of the core": 23_030,
     "modules on the way of one batch": 20,
     "crossings between threads on that way": 4,
-    'fields that answer "am I in the group"': 3,
+    'fields that answer "am I in the group"': 1,
     "places that find a leader": 1,
     'hand-written loops "ask again"': 1,
     "callables handed to the parts of the group thread": 0,

@@ -374,7 +374,7 @@ def test_a_query_joins_after_an_empty_batch_if_others_read_its_topics(
     assert spark.ranges() == {}
     assert spark.query.warming_tasks == 1
     assert spark.query._group is not None
-    assert spark.query._group._group.standing is Standing.OUTSIDE
+    assert spark.query._group._group.standing is Standing.WARMING
     assert spark.wait_for_batch() == {0: "[0, 1)"}
     assert spark.query.warming_tasks == 0
     assert spark.query._event_log.counts["warming"] == 1
