@@ -105,7 +105,7 @@ class BrokerQuestions:
         return _answer_of(lambda: self._watermarks(tp))
 
     def _watermarks(self, tp: TopicPartition) -> tuple[int, int]:
-        leaders = self._leaders(tp)
+        leaders = self._leaders([tp])
         if tp in leaders.errors:
             raise no_leader(leaders, tp)
         address, found = leaders.known[tp].address, []
@@ -122,19 +122,15 @@ class BrokerQuestions:
                 found.append(listed.offset)
         return found[0], found[1]
 
-    def _leaders(self, tp: TopicPartition) -> Leaders:
+    def _leaders(self, tps: Collection[TopicPartition]) -> Leaders:
         leaders = Leaders()
-        leaders.learn(self.metadata([tp.topic]), [tp])
+        leaders.learn(self.metadata({tp.topic for tp in tps}), tps)
         return leaders
 
-    def partition_error(self, tp: TopicPartition) -> KafkaError | None:
-        """Return the error if the partition does not exist or has an error.  See `ReaderClient.partition_error`."""
-
-        def ask() -> KafkaError | None:
-            leaders = self._leaders(tp)
-            return None if leaders.errors.get(tp, NO_LEADER) == NO_LEADER else kafka_error(no_leader(leaders, tp))
-
-        return _answer_of(ask)
+    def partition_errors(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, KafkaError]:
+        """Return the errors of partitions that do not exist or have an error.  See `ReaderClient.partition_errors`."""
+        leaders = _answer_of(lambda: self._leaders(tps))
+        return {tp: kafka_error(no_leader(leaders, tp)) for tp, code in leaders.errors.items() if code != NO_LEADER}
 
 
 def no_leader(leaders: Leaders, tp: TopicPartition) -> FetchError:

@@ -189,7 +189,8 @@ class DirectClient(ReaderClient):
                     self._silent_s = 0.0
                     return found
                 continue
-            self._look_for_leaders()
+            if not self._events:  # each look may bring an event for each range
+                self._look_for_leaders()
             if self._events:
                 return self._events.popleft()
             if self._is_replaced():
@@ -245,10 +246,10 @@ class DirectClient(ReaderClient):
             return self._other().watermarks(tp, timeout_s)
         return self._questions.watermarks(tp)
 
-    def partition_error(self, tp: TopicPartition, timeout_s: float) -> KafkaError | None:
+    def partition_errors(self, timeout_s: float) -> Mapping[TopicPartition, KafkaError]:
         if self._fallback_reads:
-            return self._other().partition_error(tp, timeout_s)
-        return self._questions.partition_error(tp)
+            return self._other().partition_errors(timeout_s)
+        return self._questions.partition_errors(self._ranges.keys())
 
     def unassign_all(self) -> None:
         for wanted in self._ranges.values():
@@ -337,7 +338,7 @@ class DirectClient(ReaderClient):
         found = [tp for tp in due if tp in leaders.known]
         for tp in due:
             if tp in leaders.errors:
-                self._report(no_leader(leaders, tp))
+                self._report(no_leader(leaders, tp), tp)
             elif tp in leaders.known and leaders.failures(tp):
                 address, position = leaders.known[tp].address, self._ranges[tp].position
                 _log.info("%s: continuing at offset %d with the leader %s:%d", tp, position, *address)
@@ -369,14 +370,12 @@ class DirectClient(ReaderClient):
             return
         elif row_of(name).reader is not Meaning.OUT_OF_RANGE:  # then the range reader assigns it again
             self._leaders.doubt([wanted.tp], moved=True)
-        self._report(reason, wanted)
+        self._report(reason, wanted.tp)
 
-    def _report(self, reason: Exception, wanted: FetchRange | None = None) -> None:
-        """Report an error as an event."""
-        where = "" if wanted is None else str(wanted.tp)
-        _log.log(level_of(reason, f"retry {where}"), "%s: retrying: %s", self._config["client.id"], self._text(reason))
-        event = ReaderEvent(None if wanted is None else wanted.tp, kafka_error(reason), -1)
-        self._events.append(event)
+    def _report(self, reason: Exception, tp: TopicPartition | None = None) -> None:
+        """Report an error of one partition, or of all, as an event."""
+        _log.log(level_of(reason, "retry"), "%s: retrying: %s", self._config["client.id"], self._text(reason))
+        self._events.append(ReaderEvent(tp, kafka_error(reason), -1))
 
     def _text(self, reason: Exception) -> str:
         return redact(str(reason) or type(reason).__name__, self._config)

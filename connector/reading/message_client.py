@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, takewhile
@@ -49,15 +49,21 @@ def open_consumer(config: Mapping[str, str], errors: dict[int, KafkaError]) -> C
     return create_client(Consumer, {**config, **callbacks}, config)
 
 
-def partition_error(consumer: Consumer, tp: TopicPartition, timeout_s: float) -> KafkaError | None:
-    """Return the error if the partition does not exist or has an error."""
+def partition_errors(
+    consumer: Consumer, tps: Collection[TopicPartition], timeout_s: float
+) -> dict[TopicPartition, KafkaError]:
+    """Return the errors of partitions that do not exist or have an error."""
     from confluent_kafka import KafkaError
 
-    found = consumer.list_topics(tp.topic, timeout=timeout_s).topics[tp.topic]
-    error: KafkaError | None = found.error
-    if error is not None:
-        return error
-    return None if tp.partition in found.partitions else KafkaError(KafkaError._UNKNOWN_PARTITION)
+    topics = {name: consumer.list_topics(name, timeout=timeout_s).topics[name] for name in {tp.topic for tp in tps}}
+    errors: dict[TopicPartition, KafkaError] = {}
+    for tp in tps:
+        found = topics[tp.topic]
+        if found.error is not None:
+            errors[tp] = found.error
+        elif tp.partition not in found.partitions:
+            errors[tp] = KafkaError(KafkaError._UNKNOWN_PARTITION)
+    return errors
 
 
 def watermarks(consumer: Consumer, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
@@ -141,8 +147,8 @@ class MessageClient(ReaderClient):
             self._questions = open_questions(self._config, self.errors)
         return watermarks(self._questions, tp, timeout_s)
 
-    def partition_error(self, tp: TopicPartition, timeout_s: float) -> KafkaError | None:
-        return partition_error(self._consumer, tp, timeout_s)
+    def partition_errors(self, timeout_s: float) -> Mapping[TopicPartition, KafkaError]:
+        return partition_errors(self._consumer, self._partitions.keys(), timeout_s)
 
     def unassign_all(self) -> None:
         self._messages = []

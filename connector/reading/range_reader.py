@@ -18,8 +18,9 @@ still return an older end for a moment while a partition changes its leader.  So
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -37,7 +38,7 @@ from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartitio
 from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records, UnreadableBatch, note
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
+    from confluent_kafka import KafkaError, KafkaException
 
 log = logging.getLogger("pyspark_kafka_group.reading")
 
@@ -52,7 +53,10 @@ REFUSAL_PATIENCE_S = 10.0
 while they start, or until they know a new ACL.  Spark repeats a task only a few times."""
 
 _ASK_AGAIN_S = 1.0
-"""Time between two such requests."""
+"""Time between two questions whether a partition exists."""
+
+_SAME_ANSWER_S = 0.5
+"""How long all ranges of a task use one answer to that question.  It says something about each of their partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +80,28 @@ class ReadOptions:
 
 
 class Idle:
-    """The time since the last records."""
+    """The time since the last records, and what a broker has said meanwhile.  All ranges of a task share it."""
 
     def __init__(self) -> None:
         self.restart()
+        self._answer: Mapping[TopicPartition, KafkaError] | KafkaException = {}
+        self._answered_at = -math.inf
 
     def restart(self) -> None:
         """Note that records have come."""
         self.since = time.monotonic()
+
+    def partition_error(self, client: ReaderClient, tp: TopicPartition, timeout_s: float) -> KafkaError | None:
+        """Return the error if a partition does not exist or has an error, or else the error of the question."""
+        from confluent_kafka import KafkaException
+
+        if time.monotonic() - self._answered_at >= _SAME_ANSWER_S:
+            try:
+                self._answer = client.partition_errors(timeout_s)
+            except KafkaException as exception:
+                self._answer = exception
+            self._answered_at = time.monotonic()
+        return self._answer.args[0] if isinstance(self._answer, KafkaException) else self._answer.get(tp)
 
 
 class RangeReader:
@@ -306,12 +324,7 @@ class RangeReader:
 
         It may have passed since, and librdkafka reports none for a partition that the topic no longer has.
         """
-        from confluent_kafka import KafkaException
-
-        try:
-            error = self._client.partition_error(self.tp, min(_QUERY_TIMEOUT_S, self._options.timeout_s))
-        except KafkaException as exception:
-            error = exception.args[0]
+        error = self._idle.partition_error(self._client, self.tp, min(_QUERY_TIMEOUT_S, self._options.timeout_s))
         if error is None:
             self._errors = {c: e for c, e in self._errors.items() if meaning_of(e) is not Meaning.GONE}
         else:

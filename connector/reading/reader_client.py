@@ -142,8 +142,8 @@ class ReaderClient(ABC):
         """
 
     @abstractmethod
-    def partition_error(self, tp: TopicPartition, timeout_s: float) -> KafkaError | None:
-        """Return the error if the partition does not exist or has an error.
+    def partition_errors(self, timeout_s: float) -> Mapping[TopicPartition, KafkaError]:
+        """Return the errors of the assigned partitions that do not exist or have an error.
 
         Raises
         ------

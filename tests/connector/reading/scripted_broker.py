@@ -214,7 +214,7 @@ class _Connection:
 def fallback() -> ReaderClient:
     """Return a client that records its calls, and reports all ranges that it gets as read."""
     made = MagicMock(spec=ReaderClient, errors={})
-    made.partition_error.return_value = None
+    made.partition_errors.return_value = {}
     made.discard.return_value = False
     made.poll.side_effect = lambda ends, _wait_s: next(Records(tp, None, until) for tp, until in ends.items())
     return made

@@ -125,10 +125,8 @@ def test_brokers_are_asked_for_once(brokers: list[FakeBroker], questions: Broker
 
 
 def test_a_partition_without_a_leader_exists(questions: BrokerQuestions) -> None:
-    assert [questions.partition_error(TopicPartition("t", n)) for n in range(2)] == [None, None]
-    missing = questions.partition_error(TopicPartition("t", 2))
-    assert missing is not None
-    assert missing.name() == "UNKNOWN_TOPIC_OR_PART"
+    errors = questions.partition_errors([TopicPartition("t", n) for n in range(3)])
+    assert {tp.partition: error.name() for tp, error in errors.items()} == {2: "UNKNOWN_TOPIC_OR_PART"}
     with pytest.raises(KafkaException, match="the leader of t-1: LEADER_NOT_AVAILABLE"):
         questions.watermarks(TopicPartition("t", 1))
 
@@ -139,6 +137,4 @@ def test_a_topic_that_the_user_may_not_know_is_no_unknown_one(
     refused = ClusterMetadata({1: THERE}, (TopicMetadata("t", 29, None, ()),))
     for broker in brokers:
         broker.answers[METADATA] = answers.metadata(refused)
-    error = questions.partition_error(TP)
-    assert error is not None
-    assert error.str() == "topic 't': TOPIC_AUTHORIZATION_FAILED"
+    assert questions.partition_errors([TP])[TP].str() == "topic 't': TOPIC_AUTHORIZATION_FAILED"

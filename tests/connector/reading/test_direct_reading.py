@@ -280,9 +280,9 @@ def test_a_partition_that_does_not_exist_is_told() -> None:
     cluster.leader = NO_PARTITION
     with reader(cluster) as client:
         read = Reading(client, 20, most_events=3)
-        error = client.partition_error(TP, 1)
+        client.assign({TP: OffsetRange(Offset(0), Offset(20))}, ("offset",))
+        error = client.partition_errors(1)[TP]
     assert read.events == ["UNKNOWN_TOPIC_OR_PART"] * 3
-    assert error is not None
     assert error.name() == "UNKNOWN_TOPIC_OR_PART"
 
 
