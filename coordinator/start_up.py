@@ -184,7 +184,7 @@ class _StartUp:
     def _restore(self, topics: frozenset[str]) -> State:
         """Return the state from the checkpoint and the stored skips."""
         settings = self._settings
-        markers = self._markers(topics) if settings.start.keeps_offsets else {}
+        markers = self._markers(topics) if settings.commits else {}
         given = inputs.Restored(self._start, self._query_id, markers, self._unfinished)
         state, _ = step(State(policy=settings.start), given)
         return replace(state, first_topics=tuple(sorted(topics))) if self._is_new else state
@@ -195,13 +195,18 @@ class _StartUp:
         needed = {tp for tp in end.entries if tp.topic in topics}
         if self._unfinished is not None:
             needed |= self._unfinished.ranges().keys()
-        rest = self._start.ranges().keys() - needed
+        if not self._settings.start.keeps_offsets:
+            needed = set()
+        rest = (self._start.ranges().keys() | end.ranges().keys()) - needed
         markers = self._worker.submit(read_markers, self._skip_store, needed).result() if needed else {}
         try:
             return {**markers, **(self._worker.submit(read_markers, self._skip_store, rest).result() if rest else {})}
         except AuthenticationError as problem:
-            # Deliberate: a query that no longer reads these topics needs no right on them.
-            _log.warning(
+            # Deliberate: a query that no longer reads these topics needs no right on them.  With `assign` it has left
+            # ranges to others only if it had `subscribe` before, and needs no right on the companion group.
+            level = logging.WARNING if self._settings.start.keeps_offsets else logging.INFO
+            _log.log(
+                level,
                 "%s: whether the last batch has left ranges of %s to other queries is not known: %s",
                 self._client_id,
                 ", ".join(sorted({tp.topic for tp in rest})),

@@ -37,6 +37,7 @@ from pyspark_kafka_group.coordinator.start_up import start_up
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset, PartitionEntry
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import (
+    AuthenticationError,
     BrokerError,
     DataLossError,
     GroupError,
@@ -44,7 +45,7 @@ from pyspark_kafka_group.offsets.errors import (
     OutdatedCheckpointError,
     UnknownTopicError,
 )
-from pyspark_kafka_group.offsets.skip_markers import Markers
+from pyspark_kafka_group.offsets.skip_markers import Markers, SkipMarker
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.testing import MockKafka
@@ -574,6 +575,22 @@ def test_a_replay_with_assign_commits_no_markers(
     assert membership.replay(behind_the_log) == {}
     assert membership.state.markers.keys() == {MINE}
     assert [*map(set, stored)] == ([{MINE}] if keeps_offsets else [])
+
+
+def test_what_was_left_to_others_is_not_finished_for_a_query_that_continues_with_assign(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: only a start in the group read the skip markers, so `assign` passed over such a range."""
+    end = BatchOffset("query-of-one", {MINE: entry(10, 20)})
+    markers = {MINE: (SkipMarker.of(end, MINE),)}
+    monkeypatch.setattr("pyspark_kafka_group.coordinator.start_up.read_markers", lambda *_: markers)
+    assert member("one", start=end, assigned=(MINE,)).state.processed[MINE].offset == 10
+
+    def refuse(*_: object) -> Markers:
+        raise AuthenticationError("not allowed")
+
+    monkeypatch.setattr("pyspark_kafka_group.coordinator.start_up.read_markers", refuse)
+    assert member("two", start=end, assigned=(MINE,)).state.processed[MINE].offset == 20
 
 
 def test_a_replay_reads_what_this_query_has_committed_before_others_got_it(
