@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -92,7 +92,12 @@ def _read(folder: Path) -> SparkCheckpoint:
         file = folder / "offsets" / str(last)
         if last not in begun:
             raise ConfigurationError(f"{file}: it is missing, although batch {last} is finished. Copy it as well.")
-        offsets = sources_in(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        version, *lines = text.split("\n")
+        # The first line is metadata.  In version 2, the other lines begin with the name of the source.
+        values = [line.partition(":")[2] if version == "v2" and at else line for at, line in enumerate(lines)]
+        _check_whole(file, values if len(values) > 1 else [""])
+        offsets = sources_in(text)
         if not offsets:
             raise ConfigurationError(f"{file}: its format is unknown here. Use a newer version of kafka-group.")
     of_kafka = {name: _of_kafka(offset) for name, offset in offsets.items()}
@@ -107,6 +112,19 @@ def _start(file: Path) -> Any:
     """Return the start that a source has stored; None if it is not JSON, as with other sources."""
     # Deliberate: Spark's Kafka source writes a zero byte first, for Spark 2.1.0 (SPARK-19517).
     text = file.read_text(encoding="utf-8").removeprefix("\0").removeprefix("v1\n")
+    if "\n" not in text:  # other sources write several objects
+        _check_whole(file, [text])
+    return _json(text)
+
+
+def _check_whole(file: Path, values: Sequence[str]) -> None:
+    """Refuse a file that was not copied to its end: the offset of a cut line looks like that of another source."""
+    if not all(value and (value[0] != "{" or _json(value) is not None) for value in values):
+        raise ConfigurationError(f"{file}: it is cut or damaged. Copy it again.")
+
+
+def _json(text: str) -> Any:
+    """Return what JSON means; None for other text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -11,7 +11,7 @@ import pytest
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.spark_checkpoint import SparkCheckpoint, chosen_source, read_checkpoint
-from tests.tools.analysis.spark_checkpoints import KAFKA, write_checkpoint
+from tests.tools.analysis.spark_checkpoints import KAFKA, METADATA, write_checkpoint
 
 TP = TopicPartition("orders", 0)
 OTHER = '{"returns":{"0":3,"11":4}}'
@@ -49,6 +49,14 @@ def test_a_query_without_a_finished_batch_begins_where_its_source_has_stored(
     found = read_checkpoint(str(write_checkpoint(tmp_path, "-", finished=(), begun=begun, starts=starts)))
     assert (found.finished, found.unfinished) == (None, 0 if begun else None)
     assert offsets_of(found) == {"orders-0": 7}
+
+
+def test_a_start_that_is_cut_is_refused(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path, "-", finished=(), starts={"0": KAFKA[:-2], "1": '{"path":"a"}\n{"path":"b"}'})
+    with pytest.raises(ConfigurationError, match=r"/sources/0/0: it is cut or damaged\. Copy it again\."):
+        read_checkpoint(str(folder))
+    (folder / "sources" / "0" / "0").write_text(f"\0v1\n{KAFKA}", encoding="utf-8")
+    assert offsets_of(read_checkpoint(str(folder))) == {"orders-0": 7}
 
 
 def test_of_several_sources_one_is_chosen(tmp_path: Path) -> None:
@@ -97,6 +105,31 @@ def commits_are_empty(folder: Path) -> None:
     (folder / "offsets" / "0").rename(folder / "offsets" / "5")
 
 
+def is_empty(folder: Path) -> None:
+    (folder / "offsets" / "0").write_text("", encoding="utf-8")
+
+
+def is_cut(folder: Path) -> None:
+    """Cut the offset of the second source.  Regression: it looked like that of another source than Kafka's."""
+    (folder / "offsets" / "0").write_text(f"v1\n{METADATA}\n{KAFKA}\n{OTHER[:-5]}", encoding="utf-8")
+
+
+def is_cut_in_its_metadata(folder: Path) -> None:
+    (folder / "offsets" / "0").write_text(f"v1\n{METADATA[:-5]}", encoding="utf-8")
+
+
+def is_cut_after_its_metadata(folder: Path) -> None:
+    (folder / "offsets" / "0").write_text(f"v1\n{METADATA}", encoding="utf-8")
+
+
+def is_cut_between_two_lines(folder: Path) -> None:
+    (folder / "offsets" / "0").write_text(f"v1\n{METADATA}\n{KAFKA}\n", encoding="utf-8")
+
+
+def is_cut_in_version_2(folder: Path) -> None:
+    (folder / "offsets" / "0").write_text(f"v2\n{METADATA}\norders:{KAFKA[:-5]}", encoding="utf-8")
+
+
 def a_batch_without_offsets(folder: Path) -> None:
     (folder / "offsets" / "0").unlink()
 
@@ -111,6 +144,13 @@ def a_batch_without_offsets(folder: Path) -> None:
         (a_batch_without_offsets, r"/offsets/0: it is missing, although batch 0 is finished"),
         (unknown_version, r"/offsets/0: its format is unknown here\. Use a newer version"),
         (no_text, r"not UTF-8"),
+        *(
+            (break_it, r"/offsets/0: it is cut or damaged\. Copy it again\.")
+            for break_it in (
+                *(is_empty, is_cut, is_cut_in_its_metadata, is_cut_after_its_metadata),
+                *(is_cut_between_two_lines, is_cut_in_version_2),
+            )
+        ),
     ],
 )
 def test_a_folder_that_is_no_whole_checkpoint_is_refused(tmp_path: Path, break_it: Any, said: str) -> None:
