@@ -6,6 +6,7 @@ Results go to standard output, everything else to standard error.
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import sys
@@ -44,11 +45,18 @@ _SHORTEST_INTERVAL_MS, _LONGEST_INTERVAL_MS = 100, 86_400_000
 
 def interval(text: str) -> float:
     """Return the time between two polls in seconds.  A number alone is a number of seconds."""
+    return _seconds(text, "from 100ms to 1d", _LONGEST_INTERVAL_MS)
+
+
+def patience(text: str) -> float:
+    """Return in seconds how long something may take, 100 ms or more.  A number alone is a number of seconds."""
+    return _seconds(text, "of 100ms or more")
+
+
+def _seconds(text: str, allowed: str, longest_ms: float = math.inf) -> float:
     found = duration_ms(text, alone="s")
-    if found is None or not _SHORTEST_INTERVAL_MS <= found <= _LONGEST_INTERVAL_MS:
-        raise click.BadParameter(
-            f"{text!r} is not a duration from 100ms to 1d. Write one such as 10s, or 10 for seconds."
-        )
+    if found is None or not _SHORTEST_INTERVAL_MS <= found <= longest_ms:
+        raise click.BadParameter(f"{text!r} is not a duration {allowed}. Write one such as 10s, or 10 for seconds.")
     return found / 1000
 
 

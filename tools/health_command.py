@@ -10,7 +10,7 @@ import click
 
 from pyspark_kafka_group.control.client import running_queries
 from pyspark_kafka_group.tools.analysis.documents import Document
-from pyspark_kafka_group.tools.command_base import FOUND, interval, say, show
+from pyspark_kafka_group.tools.command_base import FOUND, patience, say, show
 from pyspark_kafka_group.tools.texts import clean
 
 _NAMED = 4
@@ -66,7 +66,7 @@ def _problems(report: Report, now: float, within_s: float) -> Iterator[str]:
 @click.argument("group", required=False)
 @click.option(
     "--within",
-    type=interval,
+    type=patience,
     default="5m",
     show_default=True,
     metavar="TIME",

@@ -77,6 +77,8 @@ def test_how_long_a_batch_may_run_is_an_option(start: Start) -> None:
     start(lambda: report(batchMs=70_000))
     assert run().exit_code == 0
     assert run("--within", "1m").exit_code == 1
+    assert run("--within", "36h").exit_code == 0, "regression: a day was the most, and a trigger may be 12 h"
+    refused(run("--within", "10ms"), "'10ms' is not a duration of 100ms or more.")
 
 
 def test_a_process_that_does_not_answer_is_1(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
