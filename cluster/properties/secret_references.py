@@ -181,4 +181,6 @@ def _unescaped(text: str) -> str:
         code, plain = match.groups()
         return chr(int(code, 16)) if code else _ESCAPES.get(plain, plain)
 
-    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", one, text, flags=re.DOTALL)
+    found = re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", one, text, flags=re.DOTALL)
+    # Java writes a character outside the BMP as two escapes, the halves of its UTF-16.
+    return found.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -44,6 +44,12 @@ def test_the_last_of_a_name_counts_and_lines_may_end_as_on_windows() -> None:
     assert parse("a=1\\") == {"a": "1"}
 
 
+def test_java_writes_a_character_outside_the_bmp_as_two_escapes() -> None:
+    """Regression: two halves came of it, and a password with them was a bug of this tool, not a login."""
+    assert parse(r"sasl.password=a\uD83D\uDE00b") == {"sasl.password": "a\N{GRINNING FACE}b"}
+    assert parse(r"a=\uD83D") == {"a": "\N{REPLACEMENT CHARACTER}"}, "a half alone means nothing"
+
+
 @given(st.text(max_size=80))
 def test_any_text_is_read_without_an_error(text: str) -> None:
     parse(text)
