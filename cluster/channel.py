@@ -42,6 +42,7 @@ class Channel:
             return BrokerConnection(address, client_id, timeout_s, security, needed=(), begin_s=timeout_s)
 
         self._connections = ClusterConnections(servers, connect)
+        self._cluster_id: str | None = None  # from the first answer that names it
 
     def close(self) -> None:
         """Close the connections."""
@@ -54,4 +55,5 @@ class Channel:
         with self._errors.translated(""):
             metadata = self._connections.ask_any(Metadata(topics, operations=operations, creates=creates), deadline)
         self._connections.learn(metadata.brokers.values())
+        self._cluster_id = self._cluster_id or metadata.cluster_id
         return metadata

@@ -26,10 +26,13 @@ class TopicInfo(NamedTuple):
         before 2.8.
     leader_epochs : dict of int to int
         How often the leader of each partition has changed; -1 if the broker that answered does not know.
+    cluster_id : str or None
+        The id of its cluster.  None if the brokers have none.
     """
 
     topic_id: str | None
     leader_epochs: dict[int, int]
+    cluster_id: str | None = None
 
 
 class CommittedOffset(NamedTuple):

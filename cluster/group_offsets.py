@@ -235,7 +235,7 @@ class GroupOffsets:
         found = {
             tp: GroupOffset(
                 stored.offset,
-                read_commit(stored.metadata, tp),
+                read_commit(stored.metadata, tp, topics[tp.topic].cluster_id),
                 topics[tp.topic].topic_id,
                 known_epoch(stored.leader_epoch),
             )

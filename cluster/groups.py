@@ -11,6 +11,7 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_description import DEAD, GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.cluster.request_errors import CommitUnclearError
+from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import OffsetFormatError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.notes import BookmarkNote, read
@@ -117,11 +118,25 @@ class Groups(Channel):
                 elif answer.offset >= 0:
                     # The binding of librdkafka 2.16.1 counts the zero byte that ends a text in C as a part of it.
                     metadata = answer.metadata.rstrip("\0")
-                    epoch = answer.leader_epoch if answer.leader_epoch >= 0 else _epoch_of_bookmark(metadata)
+                    epoch = (
+                        answer.leader_epoch if answer.leader_epoch >= 0 else self._epoch_of_bookmark(metadata, deadline)
+                    )
                     answers.found[tp] = CommittedOffset(Offset(answer.offset), epoch, metadata)
             return answers
 
         return self._at_coordinator(group_id, ask, timeout_s)
+
+    def _epoch_of_bookmark(self, metadata: str, deadline: Deadline) -> int | None:
+        """Return the leader epoch that a bookmark has noted; the version of its requests has no field for it."""
+        try:
+            note = read(metadata)
+        except OffsetFormatError:
+            return None  # the callers that need the note read it again
+        if not isinstance(note, BookmarkNote):
+            return None
+        if note.cluster_id is not None and self._cluster_id is None:
+            self._metadata((), deadline)
+        return None if differ(note.cluster_id, self._cluster_id) else note.leader_epoch
 
     def describe_group(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> GroupDescription:
         """Return a group and its members.  A group that does not exist is Dead and empty."""
@@ -327,15 +342,6 @@ class Groups(Channel):
             self._coordinators.pop(group_id, None)
         what = f"group {group_id!r}: {message}" if message else f"group {group_id!r}"
         self._errors.refuse(name, what, group_id=group_id)
-
-
-def _epoch_of_bookmark(metadata: str) -> int | None:
-    """Return the leader epoch that a bookmark has noted; the version of its requests has no field for it."""
-    try:
-        note = read(metadata)
-    except OffsetFormatError:
-        return None  # the callers that need the note read it again
-    return note.leader_epoch if isinstance(note, BookmarkNote) else None
 
 
 def _description(found: DescribedGroup, protocol: GroupProtocol) -> GroupDescription:

@@ -81,7 +81,7 @@ def put_together(
             failed[tp] = "its leader has changed just now"  # the answers may be of two logs, or of two leaders
             continue
         stored = committed.found.get(tp)
-        note = None if stored is None else read(stored.metadata, tp)
+        note = None if stored is None else read(stored.metadata, tp, topic.cluster_id)
         info[tp] = PartitionInfo(
             committed=None if stored is None else stored.offset,
             note=note if isinstance(note, CommitNote) else None,
@@ -95,6 +95,7 @@ def put_together(
             topic_started=initial_counts[tp.topic] is not None,
             initial_partition_count=initial_counts[tp.topic],
             topic_id=topic.topic_id,
+            cluster_id=topic.cluster_id,
             leader_epoch=known_epoch(topic.leader_epochs[tp.partition]),
             epoch_ends=log.epoch_ends,
             at_time=log.at_time,
@@ -129,7 +130,7 @@ def _initial_partition_count(topic: TopicInfo, committed: Mapping[TopicPartition
     """
     counts, last = [], None
     for tp, stored in committed.items():
-        note = read(stored.metadata, tp)
+        note = read(stored.metadata, tp, topic.cluster_id)
         if isinstance(note, CommitNote | BookmarkNote) and differ(note.topic_id, topic.topic_id):
             continue  # a late commit to a topic that was created again
         last = max(tp.partition, -1 if last is None else last)

@@ -29,7 +29,7 @@ from pyspark_kafka_group.wire.topic_requests import (
     ListedOffset,
     ListOffsets,
     OffsetForLeaderEpoch,
-    PartitionMetadata,
+    TopicMetadata,
 )
 from pyspark_kafka_group.wire.transaction_requests import DescribeProducers, PartitionProducers
 from pyspark_kafka_group.wire.types import Address
@@ -78,7 +78,7 @@ class Topics(Channel):
         for topic in metadata.topics:
             name = error_name(topic.error)
             if name == NONE:
-                found[topic.name] = _topic_info(topic.topic_id, topic.partitions)
+                found[topic.name] = _topic_info(topic, metadata.cluster_id)
             elif not has(name, Consequence.NO_TOPIC):
                 self._errors.refuse(name, f"topic {topic.name!r}")
         return found
@@ -89,9 +89,7 @@ class Topics(Channel):
         A topic with an error is left out, for example while it is being deleted.
         """
         metadata = self._metadata(None, Deadline.after(timeout_s))
-        return {
-            topic.name: _topic_info(topic.topic_id, topic.partitions) for topic in metadata.topics if not topic.error
-        }
+        return {topic.name: _topic_info(topic, metadata.cluster_id) for topic in metadata.topics if not topic.error}
 
     def missing_topics(self, names: Collection[str], *, timeout_s: float = TIMEOUT_S) -> frozenset[str]:
         """Return the topics that do not exist.  Two brokers must agree, because one may be cut off."""
@@ -309,5 +307,5 @@ class Topics(Channel):
         return answers
 
 
-def _topic_info(topic_id: str | None, partitions: Collection[PartitionMetadata]) -> TopicInfo:
-    return TopicInfo(topic_id, {partition.number: partition.leader_epoch for partition in partitions})
+def _topic_info(topic: TopicMetadata, cluster_id: str | None) -> TopicInfo:
+    return TopicInfo(topic.topic_id, {part.number: part.leader_epoch for part in topic.partitions}, cluster_id)

@@ -2,10 +2,11 @@
 
 .. code-block:: json
 
-    {"v": 1, "q": "<query id>", "t": "<topic id>", "n": 6, "l": "1f0c", "s": 100, "f": [["<query id>", 100]]}
+    {"v": 1, "q": "<query id>", "t": "<topic id>", "c": "<cluster id>", "n": 6, "l": "1f0c", "s": 100,
+     "f": [["<query id>", 100]]}
 
 and ``"i": true`` after a reset that was intended.  :class:`CommitNote` describes the fields.  Brokers allow 4096 bytes.
-A note takes some 130, and 30 for each former owner.
+A note takes some 160, and 30 for each former owner.
 
 Kafka's own tools write no metadata.  So an offset without a note was set by another program.
 """
@@ -87,6 +88,8 @@ class CommitNote(NamedTuple):
     intended : bool
         Whether the lineage begins with a reset that was intended.  Queries that have finished more under an earlier
         one accept it, whatever their ``onOffsetRewind``.
+    cluster_id : str or None
+        The id of the cluster; None if the brokers have none.  MirrorMaker copies notes to other clusters.
     """
 
     query_id: str
@@ -96,6 +99,7 @@ class CommitNote(NamedTuple):
     lineage: str
     former: tuple[Former, ...] = ()
     intended: bool = False
+    cluster_id: str | None = None
 
     def formerly_committed_by(self, query_id: str) -> Offset:
         """Return the offset that a query had committed, or may have, before the query of this note took over."""
@@ -128,7 +132,8 @@ class CommitNote(NamedTuple):
 
     def encode(self) -> str:
         """Return the metadata for one committed offset."""
-        shared = _shared(self.query_id, self.topic_id, self.initial_partition_count, self.lineage, self.intended)
+        ids = self.query_id, self.topic_id, self.cluster_id
+        shared = _shared(ids, self.initial_partition_count, self.lineage, self.intended)
         return f'{shared},"s":{self.since},"f":{_text(self.former)}}}'
 
     @classmethod
@@ -136,8 +141,9 @@ class CommitNote(NamedTuple):
         """Return the note of a document; an error of its types for one that is damaged."""
         former = tuple(Former(query, Offset(until)) for query, until in document["f"])
         since, intended = Offset(document["s"]), document.get("i") is True
-        note = cls(document["q"], document.get("t"), document["n"], since, document["l"], former, intended)
-        names = (note.query_id, note.topic_id or "", note.lineage, *(f.query for f in former))
+        topic_id, cluster_id = document.get("t"), document.get("c")
+        note = cls(document["q"], topic_id, document["n"], since, document["l"], former, intended, cluster_id)
+        names = (note.query_id, topic_id or "", cluster_id or "", note.lineage, *(f.query for f in former))
         numbers = (note.initial_partition_count, note.since, *(f.until for f in former))
         if not (all(isinstance(name, str) for name in names) and all(type(n) is int and n >= 0 for n in numbers)):
             raise TypeError
@@ -154,15 +160,15 @@ def _text(former: tuple[Former, ...]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _shared(query_id: str, topic_id: str | None, initial_partition_count: int, lineage: str, intended: bool) -> str:
+def _shared(ids: tuple[str, str | None, str | None], initial_partition_count: int, lineage: str, intended: bool) -> str:
     """Return the part that is the same for many partitions, up to 10,000, without its closing brace."""
-    topic = {} if topic_id is None else {"t": topic_id}
-    document = {"v": 1, "q": query_id, **topic, "n": initial_partition_count, "l": lineage}
+    known = {key: value for key, value in zip("qtc", ids, strict=True) if value is not None}
+    document: dict[str, Any] = {"v": 1, **known, "n": initial_partition_count, "l": lineage}
     if intended:
         document["i"] = True
     return json.dumps(document, separators=(",", ":"))[:-1]
 
 
 def differ(one: str | None, other: str | None) -> bool:
-    """Return whether two topic ids differ; an unknown one does not."""
+    """Return whether two ids of topics, or of clusters, differ; an unknown one does not."""
     return one is not None and other is not None and one != other

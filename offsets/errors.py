@@ -230,13 +230,22 @@ class DataLossError(DataError):
         )
 
     @classmethod
-    def of_recreated(cls, *, topic: str, partition: int, finished: int | None, log_end: int) -> DataLossError:
-        """Return the error for a topic that was deleted and created again."""
+    def of_recreated(
+        cls, *, topic: str, partition: int, finished: int | None, log_end: int, by_checkpoint: bool = False
+    ) -> DataLossError:
+        """Return the error for a topic that was deleted and created again.
+
+        ``by_checkpoint`` says that only the checkpoint shows this.  Then it may be the checkpoint of another cluster.
+        """
         unread = "that this query had not read" if finished is None else f"from offset {finished} on"
+        elsewhere = (
+            " If the query has used this checkpoint with another cluster, give it a new one: it begins at the group's "
+            "committed offsets."
+        )
         return cls.with_message(
             f"{topic}-{partition}: the topic was deleted and created again. The records of the old topic {unread} are "
             f"lost. The offsets of the group and of the checkpoint do not belong to the new topic. Set "
-            f"failOnDataLoss=false to read the new topic from its beginning.",
+            f"failOnDataLoss=false to read the new topic from its beginning.{elsewhere if by_checkpoint else ''}",
             topic=topic,
             partition=partition,
             lost_from=-1 if finished is None else finished,

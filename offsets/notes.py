@@ -12,6 +12,7 @@ key             note
 ==============  ===================================================================================================
 
 Other programs write other metadata, or none.  A query treats an offset without a commit note as an operator's decision.
+It does the same if the note names another cluster: MirrorMaker 2 translates offsets, but copies their metadata.
 
 A note of a newer version is refused.  It must not look like the metadata of another program, which means something
 else: a reset, or a batch that has skipped nothing.  So a version rises only if older versions would read the notes
@@ -26,7 +27,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.errors import OffsetFormatError
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker
 from pyspark_kafka_group.offsets.types import LARGEST_NUMBER, Offset, OffsetRange, TopicPartition
@@ -94,8 +95,9 @@ class ResetNote(NamedTuple):
 class BookmarkNote(NamedTuple):
     """The note of an offset that a bookmark has committed.
 
-    ``{"v": 1, "bookmark": {"t": "<topic id>", "n": 6, "e": 4}}``.  A bookmark commits all partitions at once.  So a
-    partition below ``n`` without an offset has lost it, and any other partition was added later.
+    ``{"v": 1, "bookmark": {"t": "<topic id>", "n": 6, "e": 4, "c": "<cluster id>"}}``.  A bookmark commits all
+    partitions at once.  So a partition below ``n`` without an offset has lost it, and any other partition was added
+    later.
 
     Attributes
     ----------
@@ -106,15 +108,19 @@ class BookmarkNote(NamedTuple):
     leader_epoch : int or None
         The epoch of the leader when the range was planned; None if unknown.  No record before the offset has a later
         one.  It is here because a commit that never expires has no field for it.
+    cluster_id : str or None
+        The id of the cluster; None if the brokers have none.
     """
 
     topic_id: str | None
     partition_count: int
     leader_epoch: int | None = None
+    cluster_id: str | None = None
 
     def encode(self) -> str:
         """Return the metadata for one committed offset."""
-        return _text({"bookmark": {"t": self.topic_id, "n": self.partition_count, "e": self.leader_epoch}})
+        cluster = {} if self.cluster_id is None else {"c": self.cluster_id}
+        return _text({"bookmark": {"t": self.topic_id, "n": self.partition_count, "e": self.leader_epoch, **cluster}})
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> BookmarkNote:
@@ -124,7 +130,8 @@ class BookmarkNote(NamedTuple):
         if type(count) is not int:
             raise TypeError
         known = type(epoch) is int and 0 <= epoch <= LARGEST_NUMBER
-        return cls(topic_id if isinstance(topic_id, str) else None, count, epoch if known else None)
+        ids = (one if isinstance(one, str) else None for one in (topic_id, bookmark.get("c")))
+        return cls(next(ids), count, epoch if known else None, next(ids))
 
 
 class SkipNote(NamedTuple):
@@ -148,7 +155,7 @@ class SkipNote(NamedTuple):
 Note = CommitNote | SkipNote | ResetNote | BookmarkNote
 
 
-def read(metadata: str | None, tp: TopicPartition | None = None) -> Note | None:
+def read(metadata: str | None, tp: TopicPartition | None = None, cluster_id: str | None = None) -> Note | None:
     """Return the note in the metadata of a committed offset; None if another program wrote the metadata, or damaged it.
 
     Parameters
@@ -157,6 +164,8 @@ def read(metadata: str | None, tp: TopicPartition | None = None) -> Note | None:
         The metadata.
     tp : TopicPartition, optional
         The partition, for the error.
+    cluster_id : str, optional
+        The id of the cluster.  None is also returned for the note of a commit to another one.
 
     Raises
     ------
@@ -181,14 +190,18 @@ def read(metadata: str | None, tp: TopicPartition | None = None) -> Note | None:
             what=f"The metadata of {which}",
         )
     try:
-        return read_kind(document) if version == VERSION else None
+        note = read_kind(document) if version == VERSION else None
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+    foreign = isinstance(note, CommitNote | BookmarkNote) and differ(note.cluster_id, cluster_id)
+    return None if foreign else note
 
 
-def read_commit(metadata: str | None, tp: TopicPartition | None = None) -> CommitNote | None:
+def read_commit(
+    metadata: str | None, tp: TopicPartition | None = None, cluster_id: str | None = None
+) -> CommitNote | None:
     """Return the note of a query's commit; None for all other metadata.  Raises as :func:`read`."""
-    note = read(metadata, tp)
+    note = read(metadata, tp, cluster_id)
     return note if isinstance(note, CommitNote) else None
 
 

@@ -77,6 +77,8 @@ class PartitionInfo:
         The first record of the policy's time or later; None if there is none, or the group has a committed offset.
     added : bool
         Whether the user has added the partition to ``assign`` after the query's first run.
+    cluster_id : str or None
+        The id of the cluster; None if unknown.
     """
 
     committed: Offset | None
@@ -95,6 +97,7 @@ class PartitionInfo:
     epoch_ends: Mapping[LeaderEpoch, Offset] = field(default_factory=dict)
     at_time: Offset | None = None
     added: bool = False
+    cluster_id: str | None = None
 
     @property
     def committed_topic_id(self) -> str | None:

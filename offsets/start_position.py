@@ -39,8 +39,9 @@ above it
 ====================================================  =============================================
 
 An offset without a note was set by another program: a consumer that had the group before, or an operator's tool.  The
-query commits it once more before it plans anything, under its own name and a new *lineage*.  All later commits keep
-that lineage.  A query that was not running then has a processed offset of another lineage, and notices the reset.
+note of another cluster does not count either.  The query commits the offset once more before it plans anything, under
+its own name and a new *lineage*.  All later commits keep that lineage.  A query that was not running then has a
+processed offset of another lineage, and notices the reset.
 
 A commit of the same lineage below H is no reset, whichever query has made it.  It has arrived late, or the coordinator
 has lost later ones.  The queries of this lineage have processed everything below H, so H is committed again.
@@ -54,6 +55,7 @@ were added later.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.batch_offset import PartitionEntry
@@ -191,7 +193,8 @@ def _of_this_log(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
     recreated = not begun and (stale_processed or stale_commit or (committed is None and query.recreated))
     if recreated and policy.fail_on_data_loss:
         finished = query.processed.offset if query.processed is not None else info.committed if stale_commit else None
-        error = DataLossError.of_restored if is_behind(info, query.processed) else DataLossError.of_recreated
+        recreation = partial(DataLossError.of_recreated, by_checkpoint=not stale_commit)
+        error = DataLossError.of_restored if is_behind(info, query.processed) else recreation
         raise error(topic=tp.topic, partition=tp.partition, finished=finished, log_end=info.high_watermark)
     return _Evidence(processed, committed, note, recreated, overwritten=stale_commit)
 
@@ -326,6 +329,7 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
         note=CommitNote(
             query_id=query.query_id,
             topic_id=info.topic_id,
+            cluster_id=info.cluster_id,
             initial_partition_count=initial,
             since=since,
             lineage=known_lineage or query.new_lineage,

@@ -76,10 +76,11 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """The brokers by their ids, and the requested topics."""
+    """The brokers by their ids, the requested topics, and the id of the cluster, None if it has none."""
 
     brokers: Mapping[int, Address]
     topics: tuple[TopicMetadata, ...]
+    cluster_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +148,13 @@ class Metadata(Request[ClusterMetadata]):
 
         answer.int32()  # throttle time
         brokers = dict(answer.array(broker))
-        answer.nullable_text()  # cluster id
+        cluster_id = answer.nullable_text()
         answer.int32()  # controller
         topics = tuple(answer.array(topic))
         if _AUTHORIZED_OPERATIONS <= version < _NO_CLUSTER_OPERATIONS:
             answer.int32()
         answer.end()
-        return ClusterMetadata(brokers, topics)
+        return ClusterMetadata(brokers, topics, cluster_id)
 
 
 class AskedEpoch(NamedTuple):

@@ -163,7 +163,7 @@ class Bookmark:
 
     def _note(self, tp: TopicPartition) -> str:
         topic = self._topics[tp.topic]
-        return BookmarkNote(topic.topic_id, len(topic.leader_epochs), self._epochs.get(tp)).encode()
+        return BookmarkNote(topic.topic_id, len(topic.leader_epochs), self._epochs.get(tp), topic.cluster_id).encode()
 
     def _existing_topics(self, lookup: RangeLookup) -> Collection[str]:
         """Return the topics that still exist.  Raise if one was created again, or deleted (``failOnDataLoss``).

@@ -102,7 +102,7 @@ class _Known(NamedTuple):
 def _known(committed: Committed, info: TopicInfo | None) -> _Known:
     known, counts = _Known({}, {}, None), [0]
     for tp, found in committed.items():
-        note = read(found.metadata, tp)
+        note = read(found.metadata, tp, None if info is None else info.cluster_id)
         topic_id = note.topic_id if isinstance(note, CommitNote | BookmarkNote) else None
         if info is not None and differ(topic_id, info.topic_id):
             known.stale[tp] = found

@@ -232,6 +232,23 @@ def wanted(*partitions: TopicPartition) -> dict[TopicPartition, set[LeaderEpoch]
     return {tp: set() for tp in partitions}
 
 
+@pytest.mark.parametrize(
+    "foreign",
+    [CommitNote("q", "x", 1, Offset(0), "l", cluster_id="another"), BookmarkNote("x", 1, 6, "another")],
+    ids=["query", "bookmark"],
+)
+def test_a_note_of_another_cluster_is_none(
+    told: GroupOffsets, requests: FakeRequests, foreign: CommitNote | BookmarkNote
+) -> None:
+    """Regression: an offset that MirrorMaker had translated counted as one of a deleted topic."""
+    requests.looks = [{"orders": TopicInfo("id", dict.fromkeys(range(4), 7), "here")}]
+    requests.offsets = {B: stored(5, foreign.encode())}
+    info = told.partition_info(wanted(B)).info[B]
+    assert (info.committed, info.note, info.bookmark, info.cluster_id) == (5, None, None, "here")
+    assert (info.topic_started, info.initial_partition_count) == (True, 2)
+    assert told.known_offsets([B], require_stable=True).found[B].note is None
+
+
 def test_info_are_what_the_cluster_says(told: GroupOffsets, requests: FakeRequests) -> None:
     requests.offsets = {A: stored(5, note(3), 6), D: stored(1, note(3))}
     requests.ends = {(A, 6): 50}

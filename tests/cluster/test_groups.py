@@ -48,6 +48,7 @@ UNSUPPORTED, NO_GROUP, FENCED_INSTANCE, UNSTABLE, STALE = 35, 69, 82, 88, 113
 NOT_LEADER, FENCED_LEADER = 6, 74
 
 TOPIC_ID = "QtOXfeWAR9uadceaKEMIPw"
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 TPS = [TopicPartition("orders", n) for n in range(3)]
 ABSENT = DescribedGroup(NO_GROUP, "Group etl not found.", "", 0, ())
 DEAD = DescribedGroup(0, "", "Dead", None, ())
@@ -84,7 +85,8 @@ def orders(brokers: list[FakeBroker], error: int = 0) -> Answer:
     """Return metadata in which broker 1 leads the partitions 0 and 2, and broker 2 leads partition 1."""
     partitions = tuple(PartitionMetadata(n, 0, 1 + n % 2, 10 + n) for n in range(3))
     topic = TopicMetadata("orders", error, None if error else TOPIC_ID, () if error else partitions)
-    return answers.metadata(ClusterMetadata({n: broker.address for n, broker in enumerate(brokers, 1)}, (topic,)))
+    addresses = {n: broker.address for n, broker in enumerate(brokers, 1)}
+    return answers.metadata(ClusterMetadata(addresses, (topic,), CLUSTER_ID))
 
 
 def fetched(error: int = 0, **partitions: FetchedOffset) -> Answer:
@@ -98,7 +100,7 @@ def fetched(error: int = 0, **partitions: FetchedOffset) -> Answer:
 def test_topics_have_ids_and_leader_epochs_and_those_that_do_not_exist_are_left_out(
     broker: FakeBroker, brokers: list[FakeBroker], requests: Cluster
 ) -> None:
-    assert requests.topics(["orders"]) == {"orders": TopicInfo(TOPIC_ID, {0: 10, 1: 11, 2: 12})}
+    assert requests.topics(["orders"]) == {"orders": TopicInfo(TOPIC_ID, {0: 10, 1: 11, 2: 12}, CLUSTER_ID)}
     assert requests.all_topics().keys() == {"orders"}
     broker.answers[METADATA] = orders(brokers, UNKNOWN_TOPIC)
     assert requests.topics(["orders"]) == {}
@@ -108,7 +110,7 @@ def test_topics_have_ids_and_leader_epochs_and_those_that_do_not_exist_are_left_
 
 def test_a_broker_before_2_8_knows_no_topic_ids(broker: FakeBroker, requests: Cluster) -> None:
     broker.offered[METADATA] = (0, 8)
-    assert requests.topics(["orders"])["orders"] == TopicInfo(None, {0: 10, 1: 11, 2: 12})
+    assert requests.topics(["orders"])["orders"] == TopicInfo(None, {0: 10, 1: 11, 2: 12}, CLUSTER_ID)
 
 
 def test_a_topic_with_another_error_is_not_taken_for_one_that_does_not_exist(
@@ -159,6 +161,16 @@ def test_the_leader_epoch_of_a_bookmark_is_in_its_metadata(broker: FakeBroker, r
     broker.answers[FETCH] = fetched(p0=FetchedOffset(0, 5, -1, text), p1=FetchedOffset(0, 5, 7, text))
     found = requests.committed("etl", TPS[:2], require_stable=True).found
     assert {tp: offset.leader_epoch for tp, offset in found.items()} == {TPS[0]: 6, TPS[1]: 7}
+
+
+@pytest.mark.parametrize(("cluster_id", "epoch"), [(CLUSTER_ID, 6), ("another", None), (None, 6)])
+def test_the_leader_epoch_of_another_cluster_does_not_count(
+    broker: FakeBroker, requests: Cluster, cluster_id: str | None, epoch: int | None
+) -> None:
+    """MirrorMaker has copied the metadata."""
+    text = BookmarkNote(TOPIC_ID, 3, 6, cluster_id).encode()
+    broker.answers[FETCH] = fetched(p0=FetchedOffset(0, 5, -1, text))
+    assert requests.all_committed("etl").found == {TPS[0]: CommittedOffset(Offset(5), epoch, text)}
 
 
 def test_a_note_of_a_newer_version_hides_no_offset(broker: FakeBroker, requests: Cluster) -> None:

@@ -434,6 +434,19 @@ def test_topic_that_was_created_again_is_an_error_that_says_so(facts: Facts, exp
         assert (found.value.lost_from, found.value.log_end) == (expected[0], 100)
 
 
+def test_the_error_names_another_cluster_if_only_the_checkpoint_shows_another_log() -> None:
+    new_checkpoint = "If the query has used this checkpoint with another cluster, give it a new one: it begins at"
+    with pytest.raises(DataLossError, match=new_checkpoint):
+        decide(50, by=None, **H_OF_OLD_LOG)
+    with pytest.raises(DataLossError) as found:
+        decide(50, by=OF_OLD_LOG, **H_OF_OLD_LOG)
+    assert "another cluster" not in str(found.value)
+
+
+def test_the_note_names_the_cluster() -> None:
+    assert decide(50, info=replace(INFO, cluster_id="here")).note.cluster_id == "here"
+
+
 @RECREATED
 def test_topic_that_was_created_again_is_read_from_its_beginning_where_loss_is_accepted(
     facts: Facts, expected: tuple[int, int]

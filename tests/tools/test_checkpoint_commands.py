@@ -185,12 +185,10 @@ def test_offsets_that_do_not_exist_are_2(broker: FakeBroker, options: tuple[str,
 
 def test_offsets_of_a_topic_that_was_created_again_are_2(broker: FakeBroker) -> None:
     topic = TopicMetadata("orders", 0, IDS[0], tuple(PartitionMetadata(n, 0, 1, 1) for n in range(3)))
-    broker.answers[METADATA] = answers.metadata(ClusterMetadata({1: broker.address}, (topic,)))
+    broker.answers[METADATA] = answers.metadata(ClusterMetadata({1: broker.address}, (topic,), "here"))
 
-    def exported_with(topic_id: str) -> Result:
-        note = CommitNote(
-            query_id="q", topic_id=topic_id, initial_partition_count=3, since=Offset(0), lineage="1f", former=()
-        )
+    def exported_with(topic_id: str, cluster_id: str | None = None) -> Result:
+        note = CommitNote("q", topic_id, 3, Offset(0), "1f", cluster_id=cluster_id)
         broker.answers |= {
             CLASSIC: classic("Empty"),
             FETCH: committed(dict.fromkeys(ORDERS, 5), metadata=note.encode()),
@@ -198,6 +196,7 @@ def test_offsets_of_a_topic_that_was_created_again_are_2(broker: FakeBroker) -> 
         return export(broker)
 
     assert exported_with(IDS[0]).exit_code == 0
+    assert exported_with(IDS[1], "another").exit_code == 0, "MirrorMaker has copied the note"
     refused(exported_with(IDS[1]), "The topic 'orders' was created again since the group committed orders-0")
 
 

@@ -137,10 +137,11 @@ def test_the_offsets_of_another_group_come_with_their_leader_epochs(broker: Fake
 def test_an_offset_of_a_deleted_topic_is_not_copied(broker: FakeBroker, options: tuple[str, ...]) -> None:
     ids = ["AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"]
     numbers = tuple(PartitionMetadata(n, 0, 1, 1) for n in range(2))
-    found = ClusterMetadata({1: broker.address}, (TopicMetadata("orders", 0, ids[1], numbers),))
+    found = ClusterMetadata({1: broker.address}, (TopicMetadata("orders", 0, ids[1], numbers),), "here")
     broker.answers[METADATA] = answers.metadata(found)
-    for topic_id, code in ((ids[0], 2), (ids[1], 0)):
-        note = CommitNote("q", topic_id, 2, Offset(0), new_lineage()).encode()
+    # MirrorMaker has translated the last one, and copied its metadata.
+    for topic_id, cluster_id, code in ((ids[0], "here", 2), (ids[1], "here", 0), (ids[0], "another", 0)):
+        note = CommitNote("q", topic_id, 2, Offset(0), new_lineage(), cluster_id=cluster_id).encode()
         offsets = {tp: FetchedOffset(0, 5, 3, note) for tp in ORDERS}
         broker.answers[FETCH] = answers.offsets(FetchedOffsets(0, offsets))
         broker.answers[LIST] = [listed(STARTS), listed(ENDS)]

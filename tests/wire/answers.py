@@ -97,7 +97,7 @@ def metadata(out: Writer, version: int, found: ClusterMetadata) -> None:
         out.end()
 
     out.array(found.brokers.items(), broker)
-    fields(out, "text int32", "cluster", 1)
+    fields(out, "text int32", found.cluster_id, 1)
     out.array(found.topics, topic)
     if 8 <= version <= 10:
         out.int32(-(2**31))

@@ -197,7 +197,10 @@ def metadata_of(version: int) -> st.SearchStrategy[ClusterMetadata]:
         operations if version >= 8 else st.none(),
     )
     return st.builds(
-        ClusterMetadata, st.dictionaries(int32s, addresses, max_size=3), st.lists(topics, max_size=3).map(tuple)
+        ClusterMetadata,
+        st.dictionaries(int32s, addresses, max_size=3),
+        st.lists(topics, max_size=3).map(tuple),
+        st.none() | texts,
     )
 
 

@@ -191,7 +191,7 @@ def _chosen(
 
 def _check_logs(offsets: Mapping[TopicPartition, CommittedOffset], topics: Mapping[str, TopicInfo]) -> None:
     """Refuse committed offsets whose notes name the log of a deleted topic."""
-    notes = {tp: read(offset.metadata, tp) for tp, offset in offsets.items()}
+    notes = {tp: read(offset.metadata, tp, topics[tp.topic].cluster_id) for tp, offset in offsets.items()}
     deleted = sorted(
         tp
         for tp, note in notes.items()

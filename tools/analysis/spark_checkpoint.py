@@ -230,8 +230,9 @@ def starting_offsets(inspection: Cluster, group_id: str, wanted: PartitionChoice
     )
     committed = stable_offsets(inspection, group_id, partitions)
     for tp in partitions:
-        note = read(committed[tp].metadata, tp) if tp in committed else None
-        if isinstance(note, CommitNote | BookmarkNote) and differ(note.topic_id, topics[tp.topic].topic_id):
+        topic = topics[tp.topic]
+        note = read(committed[tp].metadata, tp, topic.cluster_id) if tp in committed else None
+        if isinstance(note, CommitNote | BookmarkNote) and differ(note.topic_id, topic.topic_id):
             raise ConfigurationError(
                 f"The topic {tp.topic!r} was created again since the group committed {tp}. Leave it out with --topics, "
                 f"or set its offsets with 'kafka-group reset'."

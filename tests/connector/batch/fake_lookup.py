@@ -30,6 +30,8 @@ class FakeLookup:
         Where the logs were truncated after leader epoch 7, which all commits have.
     topic_ids : dict of str to str
         The ids of the topics.
+    cluster_id : str
+        The id of the cluster.
     present : tuple of Member
         The members of the group.
     problem : Exception or None
@@ -43,6 +45,7 @@ class FakeLookup:
     metadata: dict[TopicPartition, str] = field(default_factory=dict)
     truncated: Offsets = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
+    cluster_id: str = "here"
     present: tuple[GroupMember, ...] = ()
     problem: Exception | None = None
     commits: list[TopicPartition] = field(default_factory=list)
@@ -50,10 +53,8 @@ class FakeLookup:
     def topics(self, names: Collection[str], *, option: str = "subscribe") -> dict[str, TopicInfo]:
         if missing := {*names} - {tp.topic for tp in self.logs}:
             raise UnknownTopicError([*missing], option=option)
-        return {
-            name: TopicInfo(self.topic_ids.get(name), {tp.partition: 0 for tp in self.logs if tp.topic == name})
-            for name in names
-        }
+        numbers = {name: {tp.partition: 0 for tp in self.logs if tp.topic == name} for name in names}
+        return {name: TopicInfo(self.topic_ids.get(name), numbers[name], self.cluster_id) for name in names}
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> Offsets:
         return {tp: self.logs[tp].start for tp in partitions}
@@ -83,7 +84,7 @@ class FakeLookup:
         }
 
     def _epoch(self, tp: TopicPartition) -> int | None:
-        note = read(self.metadata.get(tp))
+        note = read(self.metadata.get(tp), tp, self.cluster_id)
         return note.leader_epoch if isinstance(note, BookmarkNote) else None
 
     def check_group(self) -> None:

@@ -125,6 +125,14 @@ def test_a_partition_that_has_lost_its_offset_is_told(lookup: FakeLookup) -> Non
     assert made(startingOffsetsIfNotCommitted="latest").ranges[("t", 1)] == (0, 7)
 
 
+def test_offsets_that_were_copied_to_another_cluster_count_there(lookup: FakeLookup) -> None:
+    """Regression: MirrorMaker copies the notes, and the topic looked like one that was created again."""
+    lookup.topic_ids = {"t": "id there"}
+    made().commit()
+    lookup.topic_ids, lookup.cluster_id = {"t": "id here"}, "another"
+    assert made().ranges == ranges((5, 5), (7, 7))
+
+
 @pytest.mark.parametrize("started", [True, False])
 def test_a_topic_that_was_created_again_before_the_commit(lookup: FakeLookup, started: bool) -> None:
     """Regression: the job committed the old topic's end for the new one, and the next run skipped records below it."""

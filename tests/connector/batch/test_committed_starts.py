@@ -14,7 +14,7 @@ from pyspark_kafka_group.offsets.start_inputs import StartingOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 P0, P1, P2 = (TopicPartition("t", n) for n in range(3))
-TOPICS = {"t": TopicInfo("id", {0: 0, 1: 0, 2: 0})}
+TOPICS = {"t": TopicInfo("id", {0: 0, 1: 0, 2: 0}, "here")}
 EARLIEST, LATEST = StartingOffset.EARLIEST, StartingOffset.LATEST
 ANY = [None, *NotCommitted]
 
@@ -25,6 +25,13 @@ def bookmark(partition_count: int, topic_id: str | None = "id") -> str:
 
 def stream(initial_partition_count: int, topic_id: str | None = "id") -> str:
     return CommitNote("q", topic_id, initial_partition_count, Offset(0), "l").encode()
+
+
+# MirrorMaker has translated these offsets, and copied their metadata.
+FOREIGN = [
+    BookmarkNote("x", 1, 5, "another").encode(),
+    CommitNote("q", "x", 1, Offset(0), "l", cluster_id="another").encode(),
+]
 
 
 def started(
@@ -40,7 +47,7 @@ def started(
 
 
 @pytest.mark.parametrize("otherwise", ANY)
-@pytest.mark.parametrize("metadata", ["", "text", bookmark(1), bookmark(1, None), stream(1), stream(1, None)])
+@pytest.mark.parametrize("metadata", ["", "text", bookmark(1), bookmark(1, None), stream(1), stream(1, None), *FOREIGN])
 def test_an_offset_decides(otherwise: NotCommitted | None, metadata: str) -> None:
     assert started(P1, otherwise, {P1: (7, metadata), P0: (3, "")}) == 7
 
