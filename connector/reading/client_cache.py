@@ -21,8 +21,10 @@ from functools import cache
 from typing import Any
 
 from pyspark_kafka_group.cluster.properties.kafka_properties import is_in_table
-from pyspark_kafka_group.columns.native_library import reader_override
-from pyspark_kafka_group.reading.direct_client import DirectClient, missing_parts
+from pyspark_kafka_group.columns.chunk_reader import CHUNKS
+from pyspark_kafka_group.columns.native_library import READER_OVERRIDE, reader_override
+from pyspark_kafka_group.columns.record_batches import BATCHES
+from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.reader_client import ReaderClient
 from pyspark_kafka_group.reading.reader_config import direct_settings, librdkafka_config
 
@@ -60,10 +62,17 @@ def open_client(config: Mapping[str, str]) -> ReaderClient:
         return MessageClient(librdkafka_config(config))
 
     check_names(config)
-    if missing := missing_parts():
+    if missing := _missing_parts():
         _say_once(missing)
         return open_fallback()
     return DirectClient(config, direct_settings(config), open_fallback)
+
+
+def _missing_parts() -> str:
+    """Return why the direct client is not available; empty if it is."""
+    if reader_override() == "off":
+        return f"{READER_OVERRIDE} is off"
+    return CHUNKS.problem or BATCHES.problem
 
 
 @cache

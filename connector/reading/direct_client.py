@@ -15,7 +15,7 @@ import logging
 import queue
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -24,7 +24,6 @@ from pyspark_kafka_group.cluster.properties.redaction import redact
 from pyspark_kafka_group.columns import chunk_reader as chunks
 from pyspark_kafka_group.columns.chunk_reader import CHUNKS, ChunkReader
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
-from pyspark_kafka_group.columns.native_library import READER_OVERRIDE, reader_override
 from pyspark_kafka_group.columns.record_batches import BATCHES, UnreadableError
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, Meaning, has, row_of
@@ -59,6 +58,7 @@ from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import error_name
 from pyspark_kafka_group.wire.leaders import Leaders
 from pyspark_kafka_group.wire.types import (
+    Address,
     FetchError,
     ProtocolError,
     StoppedLoginError,
@@ -104,13 +104,6 @@ class _Range(FetchRange):
 
 def _range(tp: TopicPartition, start: int, until: int, constant: ConstantColumns) -> _Range:
     return _Range(tp, start, until, read_until=start, constant=constant)
-
-
-def missing_parts() -> str:
-    """Return why this client is not available; empty if it is."""
-    if reader_override() == "off":
-        return f"{READER_OVERRIDE} is off"
-    return CHUNKS.problem or BATCHES.problem
 
 
 class DirectClient(ReaderClient):
@@ -226,8 +219,8 @@ class DirectClient(ReaderClient):
                 self._load(item)
             case Delayed(seconds):
                 self._silent_s = min(self._silent_s, -seconds)
-            case Failed(reason):
-                self._fail(reason)
+            case Failed(address, reason):
+                self._fail(address, reason)
             case _ if self._ranges.get(item.wanted.tp) is not item.wanted:
                 pass  # the task no longer reads this range
             case AtEnd(wanted, position):
@@ -350,15 +343,18 @@ class DirectClient(ReaderClient):
         known = self._leaders.known
         return any(tp in known and not known[tp].leads for tp in self._ranges)
 
-    def _fail(self, reason: Exception) -> None:
-        """Connect again after a fetcher has stopped."""
+    def _fail(self, address: Address, reason: Exception) -> None:
+        """Look for the leaders again of what a fetcher has read that has stopped.  Others go on."""
         if self._raise_or_fall_back(reason):
             return
         if not isinstance(reason, OSError | ProtocolError):
             raise reason  # a bug
         self._report(reason)
-        self._begin_again()
-        self._leaders.doubt(self._ranges, moved=True)
+        self._fetchers.close_one(address)
+        known = self._leaders.known
+        lost = [tp for tp in self._ranges if tp in known and known[tp].address == address]
+        self._renew(lost)
+        self._leaders.doubt(lost, moved=True)
 
     def _refuse(self, wanted: FetchRange, reason: FetchError) -> None:
         """Handle a range that its broker refuses."""
@@ -427,8 +423,13 @@ class DirectClient(ReaderClient):
         """Close all connections, and forget what was fetched and not read."""
         self._close_fetchers()
         self._unload()
-        # New objects: records that were fetched for the old ones will be dropped.
-        self._ranges = {tp: _range(tp, r.read_until, r.until, r.constant) for tp, r in self._ranges.items()}
+        self._renew(self._ranges)
+
+    def _renew(self, tps: Iterable[TopicPartition]) -> None:
+        """Let ranges begin again.  Records that were fetched for the old objects will be dropped."""
+        for tp in tps:
+            old = self._ranges[tp]
+            self._ranges[tp] = _range(tp, old.read_until, old.until, old.constant)
 
     # -- batches that cannot be read
 
@@ -492,7 +493,7 @@ class DirectClient(ReaderClient):
             match item:
                 case Refused(wanted):
                     self._leaders.known.pop(wanted.tp, None)  # the next task looks for it
-                case Failed():
-                    self._close_fetchers()  # the next task begins with new connections
+                case Failed(address):
+                    self._fetchers.close_one(address)  # the next task begins with a new connection
                 case _:  # the next task asks the leader again
                     pass

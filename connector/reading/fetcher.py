@@ -19,7 +19,7 @@ from pyspark_kafka_group.columns.record_batches import RecordBatches, Unreadable
 from pyspark_kafka_group.offsets.errors import RecordBatchTooLargeError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.reading.answer_time import AnswerTime
-from pyspark_kafka_group.reading.rack import Rack
+from pyspark_kafka_group.reading.reader_config import FetchSettings
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.messages import FetchedPartition, Wanted
@@ -46,46 +46,6 @@ as many as it needs."""
 _MAX_FRUITLESS = 3
 """How often in a row an answer may contain only a part of a batch.  A broker may cut off a batch that does not fit into
 a response, but then the next response begins with it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchSettings:
-    """How to fetch.
-
-    Attributes
-    ----------
-    read_committed : bool
-        Whether to omit records of uncommitted transactions.
-    check_crcs : bool
-        Whether to check record batches.
-    wait_ms : int
-        How long the broker may wait for records at first.
-    longest_wait_ms : int
-        How long it may wait if there are records, but none have come.
-    longest_answer_s : float
-        How long an answer may take at most, in addition to that wait.
-    partition_bytes, most_partition_bytes : int
-        How much to fetch of a partition at a time: at first, and at most.  Large answers take less CPU time for each
-        record.  But the last answer has records from beyond the range, so a fetch asks for no more than the range has
-        brought so far.
-    ahead_bytes : int
-        How much data may wait for the reader before fetching pauses.
-    batch_bytes : int
-        The largest record batch, compressed or decompressed.
-    rack : Rack
-        The rack of the reader.  Leaders may name a follower in it (KIP-392).
-    """
-
-    read_committed: bool
-    check_crcs: bool
-    wait_ms: int
-    longest_wait_ms: int
-    longest_answer_s: float
-    partition_bytes: int
-    most_partition_bytes: int
-    ahead_bytes: int
-    batch_bytes: int
-    rack: Rack
 
 
 @dataclass(eq=False, slots=True)
@@ -155,8 +115,9 @@ class PreferredReplica:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The fetcher has stopped."""
+    """The fetcher of this broker has stopped."""
 
+    address: Address
     reason: Exception
 
 
@@ -170,8 +131,11 @@ class Fetcher:
     ----------
     library
         The library of `record_batches.BATCHES`.
+    address
+        The address of the broker.
     connect
-        Opens a connection to the broker: takes how long an answer may take.
+        Opens a connection: takes the address, the time for an answer, how much longer the broker may hold a request,
+        and the largest answer.
     settings
         How to fetch.
     deliver
@@ -183,12 +147,15 @@ class Fetcher:
     def __init__(
         self,
         library: ctypes.CDLL,
+        address: Address,
         connect: Callable[..., BrokerConnection],
         settings: FetchSettings,
         deliver: Callable[[Delivery], None],
+        *,
         answer_time: AnswerTime,
     ) -> None:
         self._library = library
+        self._address = address
         self._open_connection = connect
         self._settings = settings
         self._deliver = deliver
@@ -237,13 +204,18 @@ class Fetcher:
                     self._fetch(connection, ranges)
         except Exception as problem:
             if not self._closed:
-                self._deliver(Failed(problem))
+                self._deliver(Failed(self._address, problem))
         finally:
             if self._connection is not None:
                 self._connection.close()
 
     def _connect(self, answer_s: float) -> BrokerConnection:
-        connection = self._open_connection(timeout_s=answer_s)
+        connection = self._open_connection(
+            self._address,
+            timeout_s=answer_s,
+            hold_s=self._settings.longest_wait_ms / 1000,
+            most_bytes=max(self._settings.batch_bytes, MOST_BYTES) + _BESIDES_BATCHES_BYTES,
+        )
         with self._changed:
             self._connection = connection
             if self._closed:
@@ -439,8 +411,7 @@ class Fetchers:
     library
         The library of `record_batches.BATCHES`.
     connect
-        Opens a connection to a broker: takes its address, how long an answer may take, how much longer the broker may
-        hold a request, and the largest answer.
+        Opens a connection to a broker.
     settings
         How to fetch.
     """
@@ -456,15 +427,9 @@ class Fetchers:
     def add(self, address: Address, ranges: Iterable[FetchRange]) -> None:
         """Fetch more ranges from a broker."""
         if address not in self._by_address:
-            connect = partial(
-                self._connect,
-                address,
-                hold_s=self._settings.longest_wait_ms / 1000,
-                most_bytes=max(self._settings.batch_bytes, MOST_BYTES) + _BESIDES_BATCHES_BYTES,
-            )
-            self._by_address[address] = Fetcher(
-                self._library, connect, self._settings, self._delivered.put, self._answer_times[address]
-            )
+            deliver, answer_time = self._delivered.put, self._answer_times[address]
+            made = Fetcher(self._library, address, self._connect, self._settings, deliver, answer_time=answer_time)
+            self._by_address[address] = made
         self._by_address[address] = self._by_address.pop(address)
         self._by_address[address].add(ranges)
 
@@ -485,13 +450,17 @@ class Fetchers:
                 item.release()
             yield item
 
+    def close_one(self, address: Address) -> None:
+        """Close the fetcher of a broker."""
+        if address in self._by_address:
+            self._by_address.pop(address).close()
+
     def close_surplus(self) -> None:
         """Close all but :data:`MOST_KEPT` fetchers."""
         for address in [*self._by_address][:-MOST_KEPT]:
-            self._by_address.pop(address).close()
+            self.close_one(address)
 
     def close(self) -> None:
         """Close all fetchers.  What they have delivered stays."""
-        for fetcher in self._by_address.values():
-            fetcher.close()
-        self._by_address.clear()
+        for address in [*self._by_address]:
+            self.close_one(address)

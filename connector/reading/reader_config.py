@@ -9,11 +9,11 @@ are tuned for short ranges that are read to their end.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark_kafka_group.cluster.properties.client_config import client_properties, reach, value_of
 from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind
-from pyspark_kafka_group.reading.fetcher import FetchSettings
 from pyspark_kafka_group.reading.rack import Rack
 from pyspark_kafka_group.wire.leaders import LeaderTimings
 from pyspark_kafka_group.wire.security import Security
@@ -80,6 +80,46 @@ client also fetches control records."""
 _LEADER_AGE_S = 300.0
 """How long a task believes who leads, or reads from a follower without asking the leader again, in seconds: as in
 Java's client (``metadata.max.age.ms``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    """How to fetch.
+
+    Attributes
+    ----------
+    read_committed : bool
+        Whether to omit records of uncommitted transactions.
+    check_crcs : bool
+        Whether to check record batches.
+    wait_ms : int
+        How long the broker may wait for records at first.
+    longest_wait_ms : int
+        How long it may wait if there are records, but none have come.
+    longest_answer_s : float
+        How long an answer may take at most, in addition to that wait.
+    partition_bytes, most_partition_bytes : int
+        How much to fetch of a partition at a time: at first, and at most.  Large answers take less CPU time for each
+        record.  But the last answer has records from beyond the range, so a fetch asks for no more than the range has
+        brought so far.
+    ahead_bytes : int
+        How much data may wait for the reader before fetching pauses.
+    batch_bytes : int
+        The largest record batch, compressed or decompressed.
+    rack : Rack
+        The rack of the reader.  Leaders may name a follower in it (KIP-392).
+    """
+
+    read_committed: bool
+    check_crcs: bool
+    wait_ms: int
+    longest_wait_ms: int
+    longest_answer_s: float
+    partition_bytes: int
+    most_partition_bytes: int
+    ahead_bytes: int
+    batch_bytes: int
+    rack: Rack
 
 
 class DirectReaderSettings(NamedTuple):

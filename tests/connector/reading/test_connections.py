@@ -13,7 +13,7 @@ from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reading import fetcher
 from pyspark_kafka_group.reading.client_cache import open_client
 from pyspark_kafka_group.reading.direct_client import DirectClient
-from pyspark_kafka_group.reading.reader_client import Records
+from pyspark_kafka_group.reading.reader_client import ReaderEvent, Records
 from pyspark_kafka_group.reading.reader_config import reader_config
 from tests.connector.columns.batches import batch_of
 from tests.connector.columns.test_from_messages import record
@@ -90,6 +90,23 @@ def test_of_many_connections_those_used_last_are_kept(brokers: SocketBrokers, cl
     assert [brokers.connections[brokers.leader(n)] for n in range(BROKERS)] == [0] * 4 + [1] * 8
     read(client, *range(BROKERS))  # a task opens as many as it needs
     assert eventually(lambda: brokers.connected == fetcher.MOST_KEPT)
+
+
+def test_a_broker_that_stops_costs_only_its_own_connection(brokers: SocketBrokers, client: DirectClient) -> None:
+    """Regression: the reader closed all connections each time, and fetched the same from healthy brokers again.
+
+    A healthy broker whose fetches took longer than a second brought nothing for as long as the other one was away.
+    """
+    ends = {TopicPartition("orders", n): 1_000_000 for n in (0, 1)}
+    client.assign({tp: OffsetRange.checked(0, end) for tp, end in ends.items()}, ("offset",))
+    assert isinstance(client.poll(ends, 5.0), Records)
+    fetcher_of = {**client._fetchers._by_address}
+    brokers._brokers[1].close()
+    while not isinstance(found := client.poll(ends, 5.0), ReaderEvent):
+        assert found is not None
+    assert client._fetchers._by_address == {brokers.leader(0): fetcher_of[brokers.leader(0)]}
+    assert isinstance(found := client.poll(ends, 5.0), Records)
+    assert found.tp.partition == 0
 
 
 def test_small_ranges_are_handed_out_by_leader(brokers: SocketBrokers) -> None:

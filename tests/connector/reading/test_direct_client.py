@@ -108,7 +108,8 @@ def test_an_error_that_passes_is_told_and_retried(kafka: MockKafka, client: Dire
 def test_a_connection_that_broke_between_two_readings_is_made_anew(kafka: MockKafka, client: DirectClient) -> None:
     tp = TopicPartition(filled_topic(kafka, numbered(100)), 0)
     assert read(client, tp, until=100) == numbered(100)
-    client._fetchers._delivered.put(Failed(ConnectionError("broken")))
+    (address,) = client._fetchers._by_address
+    client._fetchers._delivered.put(Failed(address, ConnectionError("broken")))
     client.unassign_all()
     assert read(client, tp, until=100) == numbered(100)
     assert fetches_itself(client)
@@ -164,7 +165,7 @@ def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more()
     made: list[MagicMock] = []
     delivered: list[object] = []
 
-    def connect(*, timeout_s: float) -> BrokerConnection:
+    def connect(_address: Address, **_more: object) -> BrokerConnection:
         made.append(MagicMock(good_until=Deadline.after(0)))
         if len(made) == 2:
             renewing.set()
@@ -173,7 +174,8 @@ def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more()
 
     settings = direct_settings(reader_config({"bootstrap.servers": "127.0.0.1:1"}, "g"))
     assert settings is not None
-    fetcher = Fetcher(cast(ctypes.CDLL, None), connect, settings.fetch, delivered.append, AnswerTime(60))
+    library, at = cast(ctypes.CDLL, None), Address("b", 1)
+    fetcher = Fetcher(library, at, connect, settings.fetch, delivered.append, answer_time=AnswerTime(60))
     fetcher.add([FetchRange(TopicPartition("t", 0), 0, 10)])
     assert renewing.wait(20)
     closing = threading.Thread(target=fetcher.close)

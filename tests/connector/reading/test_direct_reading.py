@@ -10,7 +10,6 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import cast
 from unittest.mock import MagicMock
 
@@ -580,7 +579,7 @@ def test_the_error_of_a_large_response_names_the_partition_with_the_large_batch(
     delivered: queue.SimpleQueue[object] = queue.SimpleQueue()
     library = record_batches.BATCHES.library
     assert library is not None
-    fetcher = Fetcher(library, partial(cluster.connect, LEADER), found_settings.fetch, delivered.put, AnswerTime(60))
+    fetcher = Fetcher(library, LEADER, cluster.connect, found_settings.fetch, delivered.put, answer_time=AnswerTime(60))
     large = TopicPartition("large", 0)
     fetcher.add([FetchRange(TP, 2, 5), FetchRange(large, 7, 9)])
     found = delivered.get(timeout=10)
