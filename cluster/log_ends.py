@@ -197,7 +197,7 @@ class LogEnds:
             more = set()  # one leader answers for these
             assert leader.connection is not None
             try:
-                leader.topics = leader.connection.ask_again(request, _TIMEOUT_S, leader.topics)
+                leader.topics = leader.connection.ask_again(request, leader.topics)
             except (OSError, ProtocolError) as problem:
                 self._disconnect(leader, problem)
                 return None
@@ -229,7 +229,7 @@ class LogEnds:
                 self.epoch_errors |= dict.fromkeys(asked_of_one, leader.problem)
                 continue
             try:
-                answers = leader.connection.ask(OffsetForLeaderEpoch(asked_of_one), _TIMEOUT_S)
+                answers = leader.connection.ask(OffsetForLeaderEpoch(asked_of_one))
             except (OSError, ProtocolError) as problem:
                 self._disconnect(leader, problem)
                 self.epoch_errors |= dict.fromkeys(asked_of_one, leader.problem)
@@ -254,7 +254,7 @@ class LogEnds:
             if leader.connection is None:
                 continue
             try:
-                listed = leader.connection.ask(ListOffsets(asked, LOG_START), _TIMEOUT_S)
+                listed = leader.connection.ask(ListOffsets(asked, LOG_START))
             except (OSError, ProtocolError) as problem:
                 self._disconnect(leader, problem)
                 continue
@@ -330,6 +330,8 @@ class LogEnds:
         for leader in self._by_address.values():
             if leader.connection is None:
                 continue
+            if leader.answer and not leader.connection.free_at.passed:
+                continue  # it would not read the request, and its last answer counts
             try:
                 if leader.request is None:
                     question = ListOffsets(leader.partitions, LOG_END, self._read_committed)

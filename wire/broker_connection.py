@@ -43,6 +43,9 @@ _MOST_BUFFERS = 512
 _SLOWEST_BYTES_PER_S = 10_000
 """How slowly an answer may arrive that takes longer than the timeout."""
 
+_LONGEST_PAUSE_S = 60.0
+"""How long a broker is believed that it reads no requests.  Redpanda's limit is 30 s."""
+
 _NEVER = Deadline.after(math.inf)
 
 
@@ -91,6 +94,9 @@ class BrokerConnection:
     ----------
     good_until : Deadline
         When the login ends (KIP-368).
+    free_at : Deadline
+        When the broker reads the next request: after an answer it may throttle this connection (KIP-219).  Answers to
+        fixed versions do not change it.
 
     Raises
     ------
@@ -122,6 +128,7 @@ class BrokerConnection:
         self._correlation_ids = itertools.count()
         self._correlation_id = 0
         self.good_until = Deadline.after(math.inf)
+        self.free_at = Deadline.after(0)
         deadline = Deadline.after(begin_s)
         try:
             found = endpoints(
@@ -145,7 +152,8 @@ class BrokerConnection:
         request
             The request.
         timeout_s
-            How long sending and the answer may take together; None for the connection's timeout.
+            How long sending and the answer may take together; None for the connection's timeout, which begins when the
+            broker reads the request.
 
         Raises
         ------
@@ -156,7 +164,6 @@ class BrokerConnection:
         ProtocolError
             If the request cannot be sent, or the answer is invalid.
         """
-        timeout_s = self._timeout_s if timeout_s is None else timeout_s
         encoded, answer = self._exchange(request, timeout_s)
         return request.read(answer, encoded.version)
 
@@ -180,6 +187,7 @@ class BrokerConnection:
 
     def send(self, encoded: Encoded) -> None:
         """Send a request.  Receive its answer before you send the next one."""
+        self._limit(self._usual_deadline())
         self._send(encoded.api, encoded.version, encoded.body, flexible=encoded.flexible)
 
     def receive(self, encoded: Encoded, deadline: Deadline = _NEVER) -> Reader:
@@ -189,21 +197,28 @@ class BrokerConnection:
         """
         answer = self._receive_answer(flexible=encoded.flexible, deadline=deadline)
         answer.end()  # of the header
+        first = len(answer.data) - answer.left
+        throttle_ms = int.from_bytes(answer.data[first : first + 4], "big", signed=True)  # in all these answers
+        if throttle_ms > 0:
+            self.free_at = Deadline.after(min(throttle_ms / 1000, _LONGEST_PAUSE_S))
         return answer
 
-    def _exchange(self, request: Request[T], timeout_s: float) -> tuple[Encoded, Reader]:
-        deadline = Deadline.after(timeout_s)
+    def _exchange(self, request: Request[T], timeout_s: float | None) -> tuple[Encoded, Reader]:
+        deadline = self._usual_deadline() if timeout_s is None else Deadline.after(timeout_s)
         encoded = self.encode(request)
         self._limit(deadline)
-        self.send(encoded)
+        self._send(encoded.api, encoded.version, encoded.body, flexible=encoded.flexible)
         return encoded, self.receive(encoded, deadline)
 
-    def ask_again(self, request: Request[T], timeout_s: float, before: Answer[T] | None) -> Answer[T]:
+    def _usual_deadline(self) -> Deadline:
+        return Deadline.after(self.free_at.left_s + self._timeout_s)
+
+    def ask_again(self, request: Request[T], before: Answer[T] | None) -> Answer[T]:
         """Repeat a request; return ``before`` if the answer has not changed, without parsing it again.
 
         Raises the errors of :meth:`ask`.
         """
-        encoded, answer = self._exchange(request, timeout_s)
+        encoded, answer = self._exchange(request, None)
         if before is not None and before.data == answer.data:
             return before
         data = bytes(answer.data)

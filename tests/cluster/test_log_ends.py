@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -85,7 +86,8 @@ class World:
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(answers, "THROTTLE_MS", 0)
     made = World()
     yield made
     made.close()
@@ -268,6 +270,33 @@ def test_a_silent_leader_is_waited_for_once_and_then_in_the_background(
     world.brokers[1].answers[ENDS] = listed({B: (0, 21, 5), C: (0, 30, 5)})
     release.set()
     eventually(logs, {A: 11, B: 21, C: 30})
+
+
+def throttle(broker: FakeBroker, for_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a broker read nothing for some time after each answer, as Kafka does."""
+
+    def deliver(client: socket.socket, api: int, answer: bytes) -> None:
+        client.sendall(answer)
+        time.sleep(for_s if api in (ENDS, METADATA) else 0.0)
+
+    monkeypatch.setattr(answers, "THROTTLE_MS", round(for_s * 1000))
+    monkeypatch.setattr(broker, "deliver", deliver)
+
+
+def test_a_leader_that_throttles_is_not_asked_meanwhile_and_its_ends_stay(
+    logs: LogEnds, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: it counted as silent, and was connected to again, so that most calls had no log ends."""
+    world.leaders = dict.fromkeys(ALL, 2)
+    throttle(world.brokers[1], 0.5, monkeypatch)  # longer than an answer may take
+    world.brokers[1].answers[ENDS] = [listed({A: (0, end, 4), B: (0, 20, 5), C: (0, 30, 5)}) for end in (10, 11)]
+    assert logs.ends(ALL) == {A: 10, B: 20, C: 30}
+    for _ in range(3):
+        assert logs.ends(ALL) == {A: 10, B: 20, C: 30}
+    assert world.asked(ENDS) == [0, 1]
+    assert logs.ends([B, A]) == {A: 11, B: 20}, "another question is waited for"
+    assert logs.topic_ids(TOPICS) == {"orders": ID, "clicks": ANOTHER}, "it is waited for"
+    assert world.brokers[1].accepted == 1, "no connection was lost"
 
 
 def test_a_leader_that_hangs_while_it_is_connected_to_does_not_hold_up_the_others(

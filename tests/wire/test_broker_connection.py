@@ -14,7 +14,9 @@ from pyspark_kafka_group.wire.broker_connection import BrokerConnection, with_in
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribedGroup, DescribeGroups
 from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator, OffsetFetch
+from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.security import Security
+from pyspark_kafka_group.wire.topic_requests import ListOffsets
 from pyspark_kafka_group.wire.types import Address, LargeResponseError, ProtocolError, UnsupportedVersionError
 from tests.wire import answers
 from tests.wire.fake_broker import HANG_UP, SILENCE, FakeBroker
@@ -59,17 +61,17 @@ def test_an_answer_that_has_not_changed_is_the_same_object_and_not_read_again(
 ) -> None:
     """The answer may describe thousands of partitions, and each batch needs it."""
     connection = connect(broker)
-    first = connection.ask_again(ASK, 2.0, None)
+    first = connection.ask_again(ASK, None)
     assert first.value == FOUND
     with monkeypatch.context() as patch:
         patch.setattr(type(ASK), "read", lambda *_: pytest.fail("it was read"))
-        assert connection.ask_again(ASK, 2.0, first) is first
+        assert connection.ask_again(ASK, first) is first
     other = Coordinator(0, "", Address("elsewhere", 9092))
     broker.answers[KEY] = answers.coordinator(other)
-    second = connection.ask_again(ASK, 2.0, first)
+    second = connection.ask_again(ASK, first)
     assert second.value == other
     assert first.value == FOUND, "what was returned is never changed"
-    assert connection.ask_again(ASK, 2.0, second) is second
+    assert connection.ask_again(ASK, second) is second
     assert broker.kinds() == ["FindCoordinator"] * 4
 
 
@@ -78,10 +80,22 @@ def test_what_is_no_answer_is_an_error_the_second_time_as_well(
     broker: FakeBroker, wrong: object, raised: type[Exception]
 ) -> None:
     connection = connect(broker)
-    first = connection.ask_again(ASK, 2.0, None)
+    first = connection.ask_again(ASK, None)
     broker.answers[KEY] = wrong
     with pytest.raises(raised):
-        connection.ask_again(ASK, 2.0, first)
+        connection.ask_again(ASK, first)
+
+
+@pytest.mark.parametrize("request_", [ASK, ListOffsets({}, 0)], ids=["flexible", "not flexible"])
+def test_an_answer_says_when_the_broker_reads_the_next_request(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch, request_: Request[object]
+) -> None:
+    broker.answers[ListOffsets.api.key] = answers.listed({})
+    connection = connect(broker)
+    for throttle_ms, seconds in ((0, 0), (30_000, 30), (10**9, 60)):
+        monkeypatch.setattr(answers, "THROTTLE_MS", throttle_ms)
+        connection.ask(request_, 2.0)
+        assert seconds - 2 < connection.free_at.left_s <= seconds
 
 
 def test_a_request_that_the_broker_does_not_know_is_not_sent(broker: FakeBroker) -> None:
