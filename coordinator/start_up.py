@@ -191,12 +191,9 @@ class _StartUp:
 
     def _markers(self, topics: frozenset[str]) -> Markers:
         """Return the stored skips of the last finished batch, and of the batch that Spark runs again."""
-        end = self._unfinished or self._start
-        needed = {tp for tp in end.entries if tp.topic in topics}
-        if self._unfinished is not None:
-            needed |= self._unfinished.ranges().keys()
-        if not self._settings.start.keeps_offsets:
-            needed = set()
+        end, keeps_offsets = self._unfinished or self._start, self._settings.start.keeps_offsets
+        again = {} if self._unfinished is None else self._unfinished.ranges()
+        needed = {tp for tp in end.entries if keeps_offsets and (tp.topic in topics or tp in again)}
         rest = (self._start.ranges().keys() | end.ranges().keys()) - needed
         markers = self._worker.submit(read_markers, self._skip_store, needed).result() if needed else {}
         try:
@@ -204,9 +201,8 @@ class _StartUp:
         except AuthenticationError as problem:
             # Deliberate: a query that no longer reads these topics needs no right on them.  With `assign` it has left
             # ranges to others only if it had `subscribe` before, and needs no right on the companion group.
-            level = logging.WARNING if self._settings.start.keeps_offsets else logging.INFO
             _log.log(
-                level,
+                logging.WARNING if keeps_offsets else logging.INFO,
                 "%s: whether the last batch has left ranges of %s to other queries is not known: %s",
                 self._client_id,
                 ", ".join(sorted({tp.topic for tp in rest})),

@@ -203,10 +203,7 @@ def _check_member_times(properties: Mapping[str, str]) -> None:
     """Refuse times with which librdkafka creates no member, or the group removes it between two heartbeats."""
     if value_of("group.protocol", properties) != "classic":
         return  # the broker decides the session timeout
-    session_ms = session_timeout_ms(properties)
-    interval_ms, heartbeat_ms = (
-        int(value_of(key, properties)) for key in ("max.poll.interval.ms", "heartbeat.interval.ms")
-    )
+    session_ms, interval_ms = session_timeout_ms(properties), int(value_of("max.poll.interval.ms", properties))
     if session_ms > interval_ms:
         raise OptionError(
             "kafka.session.timeout.ms",
@@ -214,10 +211,10 @@ def _check_member_times(properties: Mapping[str, str]) -> None:
             "longer session.",
             "Lower it, or raise kafka.max.poll.interval.ms.",
         )
-    if "heartbeat.interval.ms" in properties and heartbeat_ms >= session_ms:
+    if int(properties.get("heartbeat.interval.ms", 0)) >= session_ms:
         raise OptionError(
             "kafka.heartbeat.interval.ms",
-            f"{heartbeat_ms} ms is not below kafka.session.timeout.ms ({session_ms} ms), after which the group removes "
+            f"{properties['heartbeat.interval.ms'].strip()} ms is not below kafka.session.timeout.ms ({session_ms} ms), after which the group removes "
             "the member.",
             "Lower it to a third of kafka.session.timeout.ms, or remove it.",
         )
