@@ -214,8 +214,8 @@ def _check_member_times(properties: Mapping[str, str]) -> None:
     if int(properties.get("heartbeat.interval.ms", 0)) >= session_ms:
         raise OptionError(
             "kafka.heartbeat.interval.ms",
-            f"{properties['heartbeat.interval.ms'].strip()} ms is not below kafka.session.timeout.ms ({session_ms} ms), after which the group removes "
-            "the member.",
+            f"{properties['heartbeat.interval.ms'].strip()} ms is not below kafka.session.timeout.ms ({session_ms} "
+            "ms), after which the group removes the member.",
             "Lower it to a third of kafka.session.timeout.ms, or remove it.",
         )
 
