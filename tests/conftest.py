@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pyspark_kafka_group.cluster.properties.permissions import VARIABLE
+from pyspark_kafka_group.wire.login import known_secrets
 from tests.left_behind import LeftBehind, usual_signals
 from tests.timeouts import pytest_timeout_names_the_calls
 
@@ -65,9 +66,11 @@ def allow(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.fixture
-def references_allowed(allow: Callable[..., None]) -> None:
-    """Allow all files and variables as references."""
+def references_allowed(allow: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allow all files and variables as references.  Texts of other tests may show the values that were read."""
     allow("file:/", "env:*")
+    for known in ("_secrets", "_read"):
+        monkeypatch.setattr(known_secrets, known, frozenset())
 
 
 class _Errors(logging.Handler):

@@ -26,7 +26,7 @@ from pyspark_kafka_group.cluster.properties.kafka_properties import (
     default_of,
     row_of,
 )
-from pyspark_kafka_group.cluster.properties.redaction import keep_secret
+from pyspark_kafka_group.cluster.properties.redaction import keep_read, keep_secret, option_errors_without_secrets
 from pyspark_kafka_group.cluster.properties.secret_references import check_references, refers, resolved, with_words
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.wire.login.properties import security_of
@@ -173,6 +173,7 @@ def client_properties(client: ClientKind, properties: Properties) -> dict[str, A
     return {**DEFAULTS[client], **users, **forced}
 
 
+@option_errors_without_secrets()
 def connecting(properties: Properties) -> dict[str, str]:
     """Return the user's properties in a client's form: with values for references, and with librdkafka's names.
 
@@ -185,16 +186,22 @@ def connecting(properties: Properties) -> dict[str, str]:
         If a reference has no value here, the owner of this process does not allow what a property does, or only Java's
         client supports it.
     """
-    read = resolved(properties)
-    keep_secret({key: value for key, value in read.items() if value != properties[key]})
-    translated = as_librdkafka(read)
+    translated = as_librdkafka(resolved(properties))
     keep_secret({key: value for key, value in translated.items() if properties.get(key) != value})
     if "bootstrap.servers" in translated:
-        translated["bootstrap.servers"] = server_list(_servers(translated["bootstrap.servers"]))
+        servers = translated["bootstrap.servers"]
+        was_read = servers not in properties.values()
+        if was_read:
+            keep_read(servers.split())
+        found = _servers(servers)
+        if was_read:
+            keep_read(host for host, _ in found)
+        translated["bootstrap.servers"] = server_list(found)
     permissions.check_properties(translated)
     return translated
 
 
+@option_errors_without_secrets()
 def reach(properties: Properties) -> Reach:
     """Return how to connect.
 

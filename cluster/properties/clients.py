@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from pyspark_kafka_group.cluster.properties.redaction import redact
+from pyspark_kafka_group.cluster.properties.redaction import option_errors_without_secrets, redact
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.login.token_cache import PROVIDER, PROVIDER_CONFIG, Tokens, failure, tokens_of
@@ -82,6 +82,7 @@ def _refused(problem: Exception, properties: Mapping[str, str]) -> OptionError:
     return OptionError(option, f"the Kafka client refuses it: {redact(str(problem), properties)}", remedy)
 
 
+@option_errors_without_secrets()
 def with_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of a confluent-kafka client, with a callback in place of a token provider.
 

@@ -134,8 +134,8 @@ def check_allowed(option: str, kind: Kind, target: str, why: str) -> None:
     raise OptionError(
         option,
         f"{why}, and the owner of this process has not allowed that.",
-        f"If you are the owner, add {kind.value}:{target} to the variable {VARIABLE} in the environment of the driver "
-        f"and of each executor, before they start. See docs/permissions.md.",
+        f"If you are the owner, add {kind.value}:{_entry(kind, target)} to the variable {VARIABLE} in the environment "
+        f"of the driver and of each executor, before they start. See docs/permissions.md.",
     )
 
 
@@ -154,6 +154,13 @@ def check_properties(config: Mapping[str, str]) -> None:
     """
     for key in sorted(config.keys() & TABLE.keys()):
         rule, target = TABLE[key], config[key].strip()
+        if rule.kind is Kind.URL and "@" in target:
+            raise OptionError(
+                f"kafka.{key}",
+                "it has an @, as after a user and a password, with which the source's own connections reach no host.",
+                "Write the user and the password as kafka.sasl.oauthbearer.client.id and "
+                "kafka.sasl.oauthbearer.client.secret. Write any other @ as %40.",
+            )
         if not (key == PROVIDER and _goes_home(target, config)):
             check_allowed(f"kafka.{key}", rule.kind, target, rule.why)
     for key in _IN_A_COMMAND:
@@ -188,6 +195,11 @@ def _entries(kind: Kind) -> Iterator[str]:
         of, _, what = entry.strip().partition(":")
         if of == kind.value and what:
             yield what
+
+
+def _entry(kind: Kind, target: str) -> str:
+    """Return what to add to the variable.  The query of a URL may be a secret, and does not matter for an entry."""
+    return target.partition("#")[0].partition("?")[0] if kind is Kind.URL else target
 
 
 def _allows(entry: str, kind: Kind, target: str) -> bool:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-from pyspark_kafka_group.wire.login.token_cache import recent_tokens
+from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.wire.login.known_secrets import keep, keep_read, without_secrets
+
+__all__ = ["is_secret", "keep_read", "keep_secret", "option_errors_without_secrets", "redact"]
 
 _SECRET = re.compile(
     r"pass(word|phrase)|secret|token|\.pem$|keystore\.key$|jaas|oauthbearer\.config|user\.info", re.IGNORECASE
 )
-
-_REDACTED = "[redacted]"
-
-_known: frozenset[str] = frozenset()
-"""The secrets of this process that no property of the user contains literally.  Replaced as a whole, never
-changed.
-"""
 
 
 def is_secret(key: str) -> bool:
@@ -25,23 +22,22 @@ def is_secret(key: str) -> bool:
 
 
 def redact(text: str, properties: Mapping[str, str]) -> str:
-    """Return ``text`` without the values of secret properties, the secrets from :func:`keep_secret`, and tokens."""
-    given = {value for key, value in properties.items() if is_secret(key)}
-    for value in sorted(
-        given | _known | recent_tokens(), key=len, reverse=True
-    ):  # a secret that is a part of another one comes later
-        if len(value) > 1:
-            text = text.replace(value, _REDACTED)
-    return text
+    """Return ``text`` without the values of secret properties, and without the secrets that this process has read."""
+    return without_secrets(text, {value for key, value in properties.items() if is_secret(key)})
 
 
 def keep_secret(properties: Mapping[str, str]) -> None:
     """Remember the values of secret properties, so that no text of this process shows them from now on.
 
-    For secrets that were read from a file or cut out of another value: no property that :func:`redact` gets contains
-    them.
+    For secrets that were cut out of another value: no property that :func:`redact` gets contains them.
     """
-    global _known  # noqa: PLW0603
-    found = {value for key, value in properties.items() if is_secret(key)}
-    if not found <= _known:
-        _known |= found
+    keep(value for key, value in properties.items() if is_secret(key))
+
+
+@contextmanager
+def option_errors_without_secrets() -> Iterator[None]:
+    """Redact the :class:`OptionError` of the block, which may show a value."""
+    try:
+        yield
+    except OptionError as problem:
+        raise OptionError.with_message(redact(problem.message, {}), option=problem.option) from None

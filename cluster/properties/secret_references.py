@@ -3,6 +3,8 @@
 These are the forms of Java's config providers.  The process that opens a connection reads the values, each time.  So
 what Spark keeps and sends contains only the reference.  The source takes a value as it is, even if it contains what
 looks like a reference.
+
+Whoever writes options may put a reference into any property.  So each value is a secret, whatever its property.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from pyspark_kafka_group.cluster.properties.permissions import Kind, check_allowed
+from pyspark_kafka_group.cluster.properties.redaction import keep_read
 from pyspark_kafka_group.offsets.errors import OptionError
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z][\w-]*):([^}]*)\}")
@@ -67,6 +71,8 @@ def check_references(properties: Mapping[str, str], *, decided: Collection[str],
 def resolved(properties: Mapping[str, str], *, prefix: str = "kafka.") -> dict[str, str]:
     """Return the properties with the values of their references, read now in this process.
 
+    From now on, no text of this process shows these values, nor the properties that contain them.
+
     Parameters
     ----------
     properties : mapping of str to str
@@ -79,10 +85,15 @@ def resolved(properties: Mapping[str, str], *, prefix: str = "kafka.") -> dict[s
     OptionError
         If a file, a key in it, or a variable is missing here, or a reference has another form.
     """
-    return {
-        key: _REFERENCE.sub(lambda found, key=key: _value(prefix + key, found), value)  # type: ignore[misc]
-        for key, value in properties.items()
-    }
+    read: list[str] = []
+
+    def value_of(option: str, found: re.Match[str]) -> str:
+        read.append(_value(option, found))
+        return read[-1]
+
+    result = {key: _REFERENCE.sub(partial(value_of, prefix + key), value) for key, value in properties.items()}
+    keep_read([*read, *(value for key, value in result.items() if value != properties[key])])
+    return result
 
 
 def _value(option: str, found: re.Match[str]) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark_kafka_group.cluster.properties.redaction import keep_secret, redact
+from pyspark_kafka_group.cluster.properties.redaction import keep_read, keep_secret, redact
 from pyspark_kafka_group.cluster.properties.secret_references import resolved
 from pyspark_kafka_group.offsets.errors import OptionError, SchemaRegistryError
 from pyspark_kafka_group.offsets.wait_notice import WaitNotice
@@ -144,9 +144,11 @@ class Registry:
         from confluent_kafka.schema_registry import SchemaRegistryClient
 
         keep_secret({key: value for key, value in config.items() if self._properties[key] != value})
+        if config["url"] != self._properties["url"]:  # texts about a connection show parts of it
+            keep_read(re.split(r"(?:^|,)\w+://|[/@,:]", config["url"]))
         check_registry_url(config["url"])
         self._secrets = config
-        self._shown = _without_user(config["url"])
+        self._shown = redact(_without_user(config["url"]), config)
         token = config.get("bearer.auth.token")
         if token is not None:
             # The client requires these two, which only Confluent's cloud uses.

@@ -134,7 +134,7 @@ def kerberos_login(config: Mapping[str, str]) -> KerberosLogin:
     except OSError as problem:
         raise PropertyError(
             "sasl.kerberos.keytab",
-            f"{keytab} cannot be read here: {problem.strerror}.",
+            f"it cannot be read here: {problem.strerror}.",
             "The file must be on the driver and on each executor.",
         ) from None
     return KerberosLogin(service, config.get("sasl.kerberos.principal", "kafkaclient"), keytab)

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.login import cloud_tokens, token_cache
-from pyspark_kafka_group.wire.login.token_cache import PROVIDER, PROVIDER_CONFIG, SHARE, Token, recent_tokens
+from pyspark_kafka_group.wire.login.known_secrets import without_secrets
+from pyspark_kafka_group.wire.login.token_cache import PROVIDER, PROVIDER_CONFIG, SHARE, Token
 from pyspark_kafka_group.wire.name_lookup import addresses
 from pyspark_kafka_group.wire.types import PropertyError, StoppedLoginError
 
@@ -161,7 +162,7 @@ class TokenProvider:
 
     def _noted(self, problem: E) -> E:
         """Return the error with the name of the provider, and remember its text for librdkafka's clients."""
-        text = f"Option 'kafka.{PROVIDER}': the token provider {self._name!r} {problem}"
+        text = f"Option 'kafka.{PROVIDER}': the token provider {without_secrets(repr(self._name))} {problem}"
         token_cache.failing[self._name] = text
         return type(problem)(text)
 
@@ -245,9 +246,7 @@ def _may_pass(problem: BaseException) -> bool:
 
 def _text(problem: BaseException, secrets: frozenset[str] = frozenset()) -> str:
     """Return the kind and the text of an error, without what looks like a secret."""
-    text = " ".join(str(problem).split())
-    for secret in sorted(secrets | recent_tokens(), key=len, reverse=True):
-        text = text.replace(secret, "[redacted]")
+    text = without_secrets(" ".join(str(problem).split()), secrets)
     text = _SECRET.sub(lambda found: f"{found['name'] or ''}[redacted]", text)
     if len(text) > _MOST_CHARACTERS:
         text = f"{text[:_MOST_CHARACTERS]}..."

@@ -27,6 +27,7 @@ from pyspark_kafka_group.options.batch_settings import parse_batch
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.options.table import OPTIONS
 from pyspark_kafka_group.source import KafkaGroupDataSource
+from pyspark_kafka_group.wire.login import known_secrets
 from pyspark_kafka_group.wire.login.token_cache import PROVIDER
 from pyspark_kafka_group.writing.options import WRITE_OPTIONS, parse_write_options
 
@@ -131,10 +132,22 @@ def test_the_identity_of_a_machine_of_aws_goes_to_no_broker(use: str) -> None:
 
 
 def test_a_reference_cannot_hide_what_is_not_allowed(allow: Allow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_secrets, "_read", frozenset())
     monkeypatch.setenv("NAME", "os:system")
     allow("env:NAME")
-    with pytest.raises(OptionError, match="add function:os:system to"):
+    with pytest.raises(OptionError, match=r"add function:\[redacted\] to"):
         connecting({"bootstrap.servers": "a", PROVIDER: "${env:NAME}"})
+
+
+@pytest.mark.parametrize("use", PARSERS)
+def test_an_error_about_a_url_shows_no_password(use: str) -> None:
+    """Regression: the error quoted the whole URL."""
+    for url in ("https://etl:s3cr3t@idp.example/t", "https://etl:s3/cr3t@idp.example/t", "https://etl:s3?cr3t@idp/t"):
+        with pytest.raises(OptionError, match=r"it has an @.*\.client\.secret") as refused, options_of_the_owner():
+            PARSERS[use]({**BASE, **OIDC, URL: url})
+        assert "s3" not in str(refused.value)
+    with pytest.raises(OptionError, match=r"add url:https://idp\.example/t to"):
+        PARSERS[use]({**BASE, **OIDC, URL: "https://idp.example/t?code=s3cr3t"})
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,19 @@ def test_a_password_can_be_a_reference(server: SchemaRegistryServer, monkeypatch
 
 
 @pytest.mark.usefixtures("references_allowed")
+@pytest.mark.parametrize(
+    "url", ["http://${env:TEST_SECRET}", "${env:TEST_SECRET}", "http://h.invalid/${env:TEST_SECRET}"]
+)
+@pytest.mark.parametrize("secret", ["S3cr3t", "S3cr3t.invalid:1/S3cr3t", "http://S3cr3t:S3cr3t@S3cr3t.invalid/S3cr3t"])
+def test_no_error_shows_an_address_behind_a_reference(monkeypatch: pytest.MonkeyPatch, url: str, secret: str) -> None:
+    """Regression: the errors named the address, so who wrote options could read any allowed file."""
+    monkeypatch.setenv("TEST_SECRET", secret)
+    with pytest.raises((OptionError, SchemaRegistryError)) as raised:
+        Registry({"url": url}, patience_s=0).newest("orders-value")
+    assert "s3cr3t" not in str(raised.value).lower()
+
+
+@pytest.mark.usefixtures("references_allowed")
 def test_a_reference_that_leads_nowhere_names_the_option(server: SchemaRegistryServer) -> None:
     with pytest.raises(OptionError, match=r"'schema\.registry\.basic\.auth\.user\.info'.*no variable 'NO_SUCH'"):
         ask(server, **{"basic.auth.user.info": "${env:NO_SUCH}"})

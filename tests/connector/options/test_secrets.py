@@ -142,11 +142,62 @@ def test_a_reference_that_leads_nowhere_is_an_error_where_connections_are_opened
 
 
 def test_servers_may_be_named_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TEST_SERVERS", "b:9092,c:9093")
+    monkeypatch.setenv("TEST_SERVERS", "kafka:9092,SSL://c.example:9093")
     properties = properties_of(parse({**READ, "kafka.bootstrap.servers": "${env:TEST_SERVERS}"}))
     servers = reach(connecting(properties)).servers
-    assert [(address.host, address.port) for address in servers] == [("b", 9092), ("c", 9093)]
-    assert redact("b:9092,c:9093 is down", properties) == "b:9092,c:9093 is down"
+    assert [(address.host, address.port) for address in servers] == [("kafka", 9092), ("c.example", 9093)]
+    shown = redact("kafka:9092 is down, no name C.EXAMPLE. Correct kafka.bootstrap.servers of kafka-group.", properties)
+    assert shown == "[redacted] is down, no name [redacted]. Correct kafka.bootstrap.servers of kafka-group."
+
+
+def error_of(opening: Callable[[], Any]) -> str:
+    """Return the text of an error; empty if there is none."""
+    try:
+        opened = opening()
+    except OptionError as problem:
+        return str(problem)
+    if isinstance(opened, Consumer):
+        opened.close()
+    return ""
+
+
+@pytest.mark.parametrize(
+    "secret", ["S3cr3t", "S3cr3t:a:b,S3cr3t:c", " S3cr3t\n'\\S3cr3t\n", "S3cr3t" * 200, "https://S3cr3t/a?b=S3cr3t"]
+)
+@pytest.mark.parametrize(
+    "key",
+    [
+        "broker.address.family",
+        "debug",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.mechanism",
+        "sasl.oauthbearer.assertion.file",
+        "sasl.oauthbearer.provider",
+        "sasl.oauthbearer.token.endpoint.url",
+        "security.protocol",
+        "ssl.keystore.type",
+        "ssl.truststore.type",
+    ],
+)
+def test_no_error_shows_a_value_behind_a_reference(tmp_path: Path, key: str, secret: str) -> None:
+    """Regression: errors about properties that are no secrets, such as sasl.mechanism, showed any allowed file."""
+    (tmp_path / "secret").write_text(secret)
+    for value in (f"${{file:{tmp_path}/secret}}", f"a${{file:{tmp_path}/secret}}b"):
+        properties = properties_of(parse({**BASE, **READ, f"kafka.{key}": value}))
+        errors = [
+            error_of(lambda: reach(connecting(properties))),  # noqa: B023 called at once
+            error_of(lambda: open_consumer(reader_config(properties, "etl"), {})),  # noqa: B023
+        ]
+        assert any(errors)
+        assert not [error for error in errors if "s3cr3t" in error.lower()]
+
+
+def test_an_error_about_a_server_does_not_show_it_if_it_is_behind_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_SERVERS", "b:9092 S3cr3t:x")
+    properties = properties_of(parse({**READ, "kafka.bootstrap.servers": "${env:TEST_SERVERS}"}))
+    assert error_of(lambda: connecting(properties)) == (
+        "Option 'kafka.bootstrap.servers': '[redacted]' is not host:port. Correct it."
+    )
 
 
 @pytest.mark.parametrize("key", ["group.id", "group.protocol", "session.timeout.ms", "isolation.level", "client.id"])

@@ -135,7 +135,7 @@ def test_properties_say_who_logs_in(tmp_path: Path) -> None:
     )
     never = {"sasl.kerberos.min.time.before.relogin": "0", **keytab}
     assert kerberos_login(never) == KerberosLogin("kafka", None, None)
-    with pytest.raises(PropertyError, match=r"^sasl\.kerberos\.keytab: /nowhere cannot be read here: No such file"):
+    with pytest.raises(PropertyError, match=r"^sasl\.kerberos\.keytab: it cannot be read here: No such file"):
         kerberos_login({"sasl.kerberos.keytab": "/nowhere"})
 
 

@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 import pytest
 
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.login import token_cache, token_providers
+from pyspark_kafka_group.wire.login import known_secrets, token_cache, token_providers
 from pyspark_kafka_group.wire.login.properties import security_of
 from pyspark_kafka_group.wire.login.token_cache import (
     PROVIDER,
@@ -254,6 +254,21 @@ def test_a_recent_token_is_in_no_failure() -> None:
     tokens.forget(short)
     with pytest.raises(NoTokenError, match=r"ValueError: \[redacted\] was refused"):
         tokens.current(soon())
+
+
+def test_a_failure_shows_nothing_that_is_behind_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the library of a cloud quoted a name of a profile, which may be any value that the owner allows."""
+    monkeypatch.setattr(known_secrets, "_read", frozenset({"msk:ab-12", "profile=xy-34", "ab-12", "xy-34"}))
+
+    def fail(_: str) -> None:
+        raise ValueError("no profile xy-34, or no region AB-12")
+
+    with pytest.raises(NoTokenError) as found:
+        TokenProvider("msk:ab-12", fail, "profile=xy-34").fetch(soon())
+    assert str(found.value).startswith(
+        "Option 'kafka.sasl.oauthbearer.provider': the token provider '[redacted]' failed with ValueError: no profile "
+        "[redacted], or no region [redacted]. Check"
+    )
 
 
 def test_what_ends_the_interpreter_is_a_failure_like_others() -> None:
