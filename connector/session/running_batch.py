@@ -136,6 +136,14 @@ def run_id(batch: DataFrame) -> str | None:
         return None
 
 
+def is_in_batch_of(query: StreamingQuery) -> bool:
+    """Return whether this thread runs the ``foreachBatch`` of a query.  Without Spark Connect."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    return context is not None and context.getLocalProperty(_QUERY_ID) == str(query.id)
+
+
 def _execution(batch: DataFrame) -> Any:
     """Return the running query that a DataFrame is of, in the JVM; None if there is none."""
     frame: Any = batch

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pyspark_kafka_group.control.client import TELL_PATIENCE_S, Ask, ask_to_stop, tell_finished
 from pyspark_kafka_group.control.messages import Source, has_only_others, query_of, sources_of
 from pyspark_kafka_group.session.connect import is_remote, way_to
-from pyspark_kafka_group.session.running_batch import planned_ends
+from pyspark_kafka_group.session.running_batch import is_in_batch_of, planned_ends
 from pyspark_kafka_group.wire.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -54,7 +54,17 @@ def stop(query: StreamingQuery, timeout_s: float) -> bool:
     -------
     bool
         Whether the batch was finished in time.  If not, the next owners of the partitions repeat it.
+
+    Raises
+    ------
+    RuntimeError
+        If it is called in the query's own ``foreachBatch``.
     """
+    if not is_remote(query) and is_in_batch_of(query):
+        raise RuntimeError(
+            "stop(query) was called in the query's own foreachBatch, and would wait for the batch that calls it. Let "
+            "the function set a flag, and call stop(query) where the query was started."
+        )
     deadline = Deadline.after(min(timeout_s, _LONGEST_S))
     try:
         sources = _sources(query)
@@ -67,9 +77,12 @@ def stop(query: StreamingQuery, timeout_s: float) -> bool:
         with _telling_what_finishes(query, ask):
             asked = [begin(partial(ask_to_stop, source.address, deadline, ask)) for source in sources]
             stopped = [_answer(one, deadline) for one in asked]
+        clean = reads_others or (bool(stopped) and all(stopped))
+        if not clean and not query.isActive:
+            clean = query.exception() is None  # it has ended by itself, after its last batch
     finally:
         query.stop()  # also on Ctrl-C: a query whose member has left reads nothing, and fails within a minute
-    return reads_others or (bool(stopped) and all(stopped))
+    return clean
 
 
 def _answer(asked: Future[bool], deadline: Deadline) -> bool:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
@@ -102,6 +103,11 @@ def _stop_all(queries: Sequence[StreamingQuery], timeout_s: float) -> bool:
 
     Each has a thread that ends with the program.  So a second Ctrl-C ends the program at once.
     """
-    begun = [begin(partial(stop, query, timeout_s)) for query in queries if query.isActive]
+    begun = [begin(partial(_stop_if_active, query, timeout_s)) for query in queries]
+    wait(begun)  # also for the others if one raises: they end with the program
     clean = [result.result() for result in begun]
     return all(clean)
+
+
+def _stop_if_active(query: StreamingQuery, timeout_s: float) -> bool:
+    return not query.isActive or stop(query, timeout_s)

@@ -37,6 +37,11 @@ class Query:
         self.stopping.set()
         return self.finished.wait(timeout_s)
 
+    id = "0"
+
+    def exception(self) -> Exception | None:
+        return self._error
+
     def fail(self, error: Exception) -> None:
         self._error, self.isActive = error, False
 
@@ -181,6 +186,39 @@ def test_an_error_in_the_call_that_stops_is_raised(query: Callable[..., Query]) 
     give(signal.SIGTERM)
     with pytest.raises(ConnectionError, match="the driver's JVM has ended"):
         run(one)
+
+
+def test_a_query_that_cannot_be_stopped_does_not_cut_off_the_others(query: Callable[..., Query]) -> None:
+    """Regression: the call raised at once, and the batches of the others ended with the program."""
+
+    class Unreachable(Query):
+        @property
+        def isActive(self) -> bool:  # type: ignore[override]
+            if self.stopping.is_set():
+                raise ConnectionError("the driver's JVM has ended")
+            return True
+
+        @isActive.setter
+        def isActive(self, active: bool) -> None: ...
+
+    lost, works = Unreachable(), query()
+    timer = threading.Timer(0.1, lambda: (lost.stopping.set(), os.kill(os.getpid(), signal.SIGTERM)))
+    timer.start()
+    after(works.stopping, works.finished.set)
+    with pytest.raises(ConnectionError, match="the driver's JVM has ended"):
+        run(lost, works)
+    assert not works.isActive
+    lost.close()
+
+
+@pytest.mark.parametrize("error", [None, ValueError("the table is full")])
+def test_a_query_that_has_ended_by_itself_has_finished_its_batch_unless_it_failed(
+    query: Callable[..., Query], error: Exception | None
+) -> None:
+    """Regression: after a run with availableNow, stop() said that the next owners repeat its last batch."""
+    one = query(error, active=False)
+    one.close()
+    assert pyspark_kafka_group.stop(cast(StreamingQuery, one)) == (error is None)
 
 
 def test_another_thread_is_told_what_to_do(query: Callable[..., Query]) -> None:
