@@ -107,7 +107,7 @@ def read_arrow(source: Mapping[str, str] | Bookmark) -> pa.RecordBatchReader:
     ----------
     source : mapping of str to str, or Bookmark
         Options of ``spark.read.format("kafka-group")``.  Or the result of ``bookmark(None, options)``, which commits
-        what was read at the end of its block.
+        at the end of its block, if all was read by then.
 
     Returns
     -------

@@ -55,6 +55,8 @@ def read_arrow(source: Mapping[str, str] | Bookmark) -> pa.RecordBatchReader:
         if ranges
         else iter(())
     )
+    if ranges and isinstance(source, Bookmark):
+        batches = source.noting(batches)
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 

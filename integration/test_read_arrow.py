@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from integration.cluster import committed
 from pyspark_kafka_group import bookmark, read_arrow
 from pyspark_kafka_group.columns.schema import COLUMNS, arrow_schema, spark_schema, to_arrow
-from pyspark_kafka_group.errors import OptionError, UnknownTopicError
+from pyspark_kafka_group.errors import ConfigurationError, OptionError, UnknownTopicError
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -72,6 +72,16 @@ def test_a_bookmark_commits_what_was_read(kafka: Kafka, filled: dict[str, str], 
     assert len(run_without_spark(options)) == 1000
     assert committed(kafka.bootstrap_servers, group, filled["subscribe"], range(2)) == {0: 500, 1: 500}
     assert run_without_spark(options) == []
+
+
+def test_a_bookmark_whose_records_are_not_read_to_their_end_commits_nothing(
+    kafka: Kafka, filled: dict[str, str], group: str
+) -> None:
+    options = {**filled, "kafka.group.id": group}
+    with pytest.raises(ConfigurationError, match="were not read to their end"), bookmark(None, options) as new:
+        assert next(read_arrow(new)).num_rows
+    assert committed(kafka.bootstrap_servers, group, filled["subscribe"], range(2)) == {0: -1001, 1: -1001}
+    assert len(run_without_spark(options)) == 1000
 
 
 def test_a_bookmark_whose_block_fails_commits_nothing(kafka: Kafka, filled: dict[str, str], group: str) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import repeat
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from pyspark_kafka_group.batch.planning import open_lookup, partitions_of, resolve_existing, spans_of, topics_of
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
@@ -24,6 +24,7 @@ from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import (
     BookmarkMovedError,
     BrokerError,
+    ConfigurationError,
     DataLossError,
     OptionError,
     UnknownTopicError,
@@ -37,6 +38,8 @@ from pyspark_kafka_group.wire.deadline import Deadline
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql import types as t
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +72,7 @@ class Bookmark:
     """The records that a group has not read yet, and their commit.
 
     :func:`pyspark_kafka_group.bookmark` creates it.  As a context manager it commits at the end of the block, unless
-    the block raises.
+    the block raises, or leaves records of :func:`pyspark_kafka_group.read_arrow` unread.
 
     Attributes
     ----------
@@ -103,11 +106,22 @@ class Bookmark:
         if spark is not None:
             self.records = _fixed(spark, given, self._settings, self._ranges)
         self._committed = self._tried = False
+        self._begun = self._read = False  # of read_arrow(): whether a stream was made, and one read to its end
 
     @property
     def plan(self) -> tuple[BatchSettings, dict[TopicPartition, OffsetRange]]:
         """The parsed options, and the ranges that are not empty."""
         return self._settings, {tp: r for tp, r in self._ranges.items() if r.size}
+
+    def noting(self, batches: Iterable[T]) -> Iterator[T]:
+        """Return an iterator over the batches of all ranges, and note whether one is read to its end."""
+        self._begun = True
+
+        def read() -> Iterator[T]:
+            yield from batches
+            self._read = True
+
+        return read()
 
     def commit(self) -> None:
         """Commit that all :attr:`records` are processed.  A second call does nothing.
@@ -195,6 +209,11 @@ class Bookmark:
         self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if kind is None:
+            if self._begun and not self._read and not self._committed:
+                raise ConfigurationError(
+                    "The bookmark has committed nothing, because the records of read_arrow() were not read to their "
+                    "end. Read them all inside the block, or call commit() at its end to leave out the rest."
+                )
             self.commit()
 
 

@@ -57,6 +57,20 @@ def test_the_records_are_just_the_ranges(lookup: FakeLookup) -> None:
     }
 
 
+def test_records_that_were_not_read_to_their_end_are_not_committed(lookup: FakeLookup) -> None:
+    """Regression: after a `break`, the bookmark committed thousands of records that nobody had read."""
+    with pytest.raises(ConfigurationError, match="were not read to their end"), made() as new:
+        next(new.noting(range(3)))
+    assert lookup.commits == []
+    with made() as new:
+        new.noting(range(3))
+        assert [*new.noting(range(3))] == [0, 1, 2]
+    assert lookup.commits == [P0, P1]
+    with made() as new:
+        next(new.noting(range(3)))
+        new.commit()
+
+
 def test_an_empty_range_is_not_asked_for(lookup: FakeLookup) -> None:
     """The committed offset may be above the first open transaction.  For this reader, the log ends there."""
     lookup.stored[P0] = Offset(5)
