@@ -46,6 +46,8 @@ _SLOWEST_BYTES_PER_S = 10_000
 _LONGEST_PAUSE_S = 60.0
 """How long a broker is believed that it reads no requests.  Redpanda's limit is 30 s."""
 
+_NOT_RECEIVED = "the broker does not receive the request"
+
 _NEVER = Deadline.after(math.inf)
 
 
@@ -187,8 +189,7 @@ class BrokerConnection:
 
     def send(self, encoded: Encoded) -> None:
         """Send a request.  Receive its answer before you send the next one."""
-        self._limit(self._usual_deadline())
-        self._send(encoded.api, encoded.version, encoded.body, flexible=encoded.flexible)
+        self._send_until(self._usual_deadline(), encoded)
 
     def receive(self, encoded: Encoded, deadline: Deadline = _NEVER) -> Reader:
         """Wait for the answer to the last request.
@@ -206,8 +207,7 @@ class BrokerConnection:
     def _exchange(self, request: Request[T], timeout_s: float | None) -> tuple[Encoded, Reader]:
         deadline = self._usual_deadline() if timeout_s is None else Deadline.after(timeout_s)
         encoded = self.encode(request)
-        self._limit(deadline)
-        self._send(encoded.api, encoded.version, encoded.body, flexible=encoded.flexible)
+        self._send_until(deadline, encoded)
         return encoded, self.receive(encoded, deadline)
 
     def _usual_deadline(self) -> Deadline:
@@ -251,7 +251,8 @@ class BrokerConnection:
         ProtocolError
             If the answer is invalid.
         """
-        self._send(api, protocol.VERSIONS[api] if version is None else version, body, flexible=False)
+        version = protocol.VERSIONS[api] if version is None else version
+        self._send_all(Deadline.after(self._timeout_s), api, version, [body])
         return self._receive_answer(flexible=False, deadline=_NEVER, arriving=arriving)
 
     def begin(self, api: int, body: Sequence[protocol.Buffer], deadline: Deadline) -> None:
@@ -265,7 +266,7 @@ class BrokerConnection:
             If the connection is lost, or the broker does not receive the request in time.
         """
         self._limit(deadline)
-        self._send_all(api, protocol.VERSIONS[api], body, flexible=False)
+        self._send_all(deadline, api, protocol.VERSIONS[api], body)
 
     def end(self, deadline: Deadline) -> Reader:
         """Wait for the answer to the request that :meth:`begin` has sent.
@@ -339,23 +340,26 @@ class BrokerConnection:
     def _request_until(self, deadline: Deadline, api: int, body: bytes) -> Reader:
         deadline = deadline.within(self._timeout_s)
         self._limit(deadline)
-        self._send(api, protocol.VERSIONS[api], body, flexible=False)
+        self._send_all(deadline, api, protocol.VERSIONS[api], [body])
         return self._receive_answer(flexible=False, deadline=deadline)
 
-    def _send(self, api: int, version: int, body: bytes, *, flexible: bool) -> None:
-        self._send_all(api, version, [body], flexible=flexible)
+    def _send_until(self, deadline: Deadline, encoded: Encoded) -> None:
+        self._limit(deadline)
+        self._send_all(deadline, encoded.api, encoded.version, [encoded.body], flexible=encoded.flexible)
 
-    def _send_all(self, api: int, version: int, body: Sequence[protocol.Buffer], *, flexible: bool) -> None:
+    def _send_all(
+        self, deadline: Deadline, api: int, version: int, body: Sequence[protocol.Buffer], *, flexible: bool = False
+    ) -> None:
         self._correlation_id = next(self._correlation_ids)
         size = sum(map(len, body))
         header = protocol.header_of(api, version, self._correlation_id, self._client_id, size, flexible=flexible)
         try:
-            if len(body) == 1 or not self._receive_flags:  # TLS would make a packet of each buffer
+            if self._receive_flags:
+                _gather(self._socket, [header, *body], deadline)
+            else:  # TLS would make a packet of each buffer; the socket's timeout is for all of them
                 self._socket.sendall(b"".join((header, *body)))
-            else:
-                _gather(self._socket, [header, *body])
         except BlockingIOError:
-            raise TimeoutError("the broker does not receive the request") from None
+            raise TimeoutError(_NOT_RECEIVED) from None
 
     def _receive_answer(
         self, *, flexible: bool, deadline: Deadline, arriving: Callable[[int], None] | None = None
@@ -420,8 +424,8 @@ def with_input(connections: Iterable[BrokerConnection], timeout_s: float) -> lis
     return [by_number[number] for number, _ in poll.poll(math.ceil(timeout_s * 1000))]
 
 
-def _gather(to: socket.socket, buffers: list[protocol.Buffer]) -> None:
-    """Send buffers one after another, without joining them."""
+def _gather(to: socket.socket, buffers: list[protocol.Buffer], deadline: Deadline) -> None:
+    """Send buffers one after another until the deadline, without joining them."""
     left = [memoryview(one) for one in buffers if len(one)]
     left.reverse()
     while left:
@@ -431,6 +435,8 @@ def _gather(to: socket.socket, buffers: list[protocol.Buffer]) -> None:
                 left[-1] = left[-1][sent:]
                 break
             sent -= len(left.pop())
+        if left and deadline.passed:  # the socket's timeout limits each call only
+            raise TimeoutError(_NOT_RECEIVED)
 
 
 def _connected(found: list[Endpoint], timeout_s: float) -> tuple[socket.socket, str]:

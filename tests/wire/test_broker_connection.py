@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -16,7 +17,7 @@ from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, De
 from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator, OffsetFetch
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.security import Security
-from pyspark_kafka_group.wire.topic_requests import ListOffsets
+from pyspark_kafka_group.wire.topic_requests import ListOffsets, Metadata
 from pyspark_kafka_group.wire.types import Address, LargeResponseError, ProtocolError, UnsupportedVersionError
 from tests.wire import answers
 from tests.wire.fake_broker import HANG_UP, SILENCE, FakeBroker
@@ -230,7 +231,7 @@ def test_an_answer_that_comes_too_late_is_no_answer_to_the_next_request(broker: 
     """For example, the late answer has the offsets of another group."""
     fetch = OffsetFetch("other", [], require_stable=False)
     connection = connect(broker)
-    connection._send(KEY, 4, b"\0\2\4etl\0", flexible=True)  # without waiting for the answer
+    connection.send(connection.encode(ASK))  # without waiting for the answer
     time.sleep(0.2)
     assert not connection.is_idle()
     with pytest.raises(ProtocolError, match="another request"):
@@ -264,6 +265,39 @@ def test_a_request_of_many_buffers_arrives_whole(broker: FakeBroker) -> None:
     assert connection.is_idle()
     [asked] = broker.asked
     assert (asked.api, asked.version, asked.body) == (messages.PRODUCE, 7, b"".join(body))
+
+
+SENDING: dict[str, Callable[[BrokerConnection], object]] = {
+    "many buffers": lambda to: to.begin(messages.PRODUCE, [bytes(1000), bytes(20_000_000)], Deadline.after(0.3)),
+    "one buffer": lambda to: to.ask(Metadata(("x" * 10_000,) * 2000), 0.3),
+}
+
+
+@pytest.mark.parametrize("send", SENDING.values(), ids=SENDING)
+def test_a_broker_that_receives_slowly_is_not_waited_for_for_ever(
+    broker: FakeBroker, send: Callable[[BrokerConnection], object]
+) -> None:
+    """Regression: each piece was received in time, and a task of the sink waited for the last one."""
+    connection = connect(broker)
+    connection.close()
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        connection._socket = socket.create_connection(listener.getsockname())
+        client, _ = listener.accept()
+    with client:
+
+        def receive() -> None:
+            with suppress(OSError):
+                while client.recv(65_536):
+                    time.sleep(0.05)
+
+        threading.Thread(target=receive, daemon=True).start()
+        begin = time.monotonic()
+        with pytest.raises(TimeoutError, match="does not receive the request"):
+            send(connection)
+        assert time.monotonic() - begin < 2
 
 
 def test_one_of_several_connections_has_an_answer(broker: FakeBroker) -> None:
