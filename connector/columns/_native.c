@@ -124,16 +124,16 @@ void kg_collect(batches_t *batches, const request_t *request, chunk_t *chunk) {
     for (int64_t at = batches->next; at < batches->count; at++) {
         const record_t *record = &batches->records[at];
         chunk->other_offset = record->offset;
+        if (record->offset >= request->until) { /* also if it is malformed: then its whole batch is beyond */
+            chunk->follows = BEYOND;
+            break;
+        }
         if (record->malformed) {
             chunk->follows = MALFORMED;
             break;
         }
         if (record->offset <= previous) {
             chunk->follows = DISORDER;
-            break;
-        }
-        if (record->offset >= request->until) {
-            chunk->follows = BEYOND;
             break;
         }
         if (!measure(request, record, chunk)) break;

@@ -38,7 +38,7 @@ from pyspark_kafka_group.wire.types import (
     RefusedCredentialsError,
     UnsupportedVersionError,
 )
-from tests.connector.columns.batches import batch_of, compress, crc32c
+from tests.connector.columns.batches import batch_of, compress, crc32c, framed
 from tests.connector.columns.test_from_messages import record
 from tests.connector.reading.clients import need_native_library
 from tests.connector.reading.scripted_broker import (
@@ -435,6 +435,16 @@ def test_a_batch_that_cannot_be_read_is_an_error_or_passed_over(
         assert client._fallback is None
     assert found == [*range(start), *range(20, 30)]
     assert f"orders-0: offsets [{start}, 20) are lost, because they cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "bad", [unreadable_log("compression")._batches[1], framed(10, 9, b"\xff" * 20, 10)], ids=["compression", "record"]
+)
+def test_a_batch_beyond_the_range_need_not_be_readable(bad: bytes) -> None:
+    """Regression: a range that ended in a gap failed, even if it ended there to avoid the next batch."""
+    cluster = Cluster([batch_of([record(offset, value=b"a") for offset in range(9)]), bad], 20)
+    read = read_from(cluster, 10)
+    assert (read.offsets, read.unreadable) == ([*range(9)], None)
 
 
 def test_a_batch_that_was_damaged_on_its_way_is_fetched_again() -> None:
