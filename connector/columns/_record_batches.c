@@ -164,10 +164,10 @@ static int varint(const uint8_t **at, const uint8_t *end, int64_t *value) {
     return 0;
 }
 
-/* Read a length and as many bytes; a length of -1 means null. */
+/* Read a length and as many bytes; a negative length means null, as in Java's client. */
 static int sized(const uint8_t **at, const uint8_t *end, const uint8_t **data, size_t *size) {
     int64_t length;
-    if (!varint(at, end, &length) || length < -1 || length > end - *at) return 0;
+    if (!varint(at, end, &length) || length > end - *at) return 0;
     *data = length < 0 ? NULL : *at;
     *size = length < 0 ? 0 : (size_t)length;
     if (length > 0) *at += length;

@@ -131,31 +131,33 @@ def _append(found: list[Piece], piece: bytes | pa.Buffer) -> None:
 
 
 def _unpack_lz4(data: memoryview, most_bytes: int) -> list[Piece]:
-    """Decompress lz4.  As in Java, a wrong size, a wrong checksum, and what follows the end are ignored."""
+    """Decompress lz4.  As in Java, a wrong size, a wrong checksum, and what follows the first frame are ignored."""
     import pyarrow as pa
 
-    try:
+    blocks = _lz4_blocks(data)
+    if blocks is None:
         return _read(data, "lz4", most_bytes)
+    try:
+        # Deliberate: not with the rest.  Arrow would also decompress another frame.
+        return _read(data[: blocks.stop + (4 if data[4] & _LZ4_CONTENT_CHECKSUM else 0)], "lz4", most_bytes)
     except (OSError, pa.ArrowException):
-        plain = _plain_frame(data)
-        if plain is None:
-            raise
+        header = bytes([data[4] & ~(_LZ4_CONTENT_SIZE | _LZ4_CONTENT_CHECKSUM), data[5]])
+    plain = b"".join((_LZ4_MAGIC, header, bytes([_xxh32_of_two(header) >> 8 & 0xFF]), data[blocks]))
     return _read(memoryview(plain), "lz4", most_bytes)
 
 
-def _plain_frame(data: memoryview) -> bytes | None:
-    """Return the first frame of lz4 without the size and the checksum of its content; None if it is not whole."""
+def _lz4_blocks(data: memoryview) -> slice | None:
+    """Return where the blocks of the first frame of lz4 are, with their end mark; None if it is not whole."""
     if len(data) < _LZ4_HEADER_BYTES or data[:4] != _LZ4_MAGIC:
         return None
-    flags, block = data[4], data[5]
+    flags = data[4]
     begin = at = _LZ4_HEADER_BYTES + (8 if flags & _LZ4_CONTENT_SIZE else 0)
     checksum = 4 if flags & _LZ4_BLOCK_CHECKSUMS else 0
     while at + 4 <= len(data):
         size = _LZ4_LENGTH.unpack_from(data, at)[0] & 0x7FFFFFFF
         at += 4
         if size == 0:
-            header = bytes([flags & ~(_LZ4_CONTENT_SIZE | _LZ4_CONTENT_CHECKSUM), block])
-            return b"".join((_LZ4_MAGIC, header, bytes([_xxh32_of_two(header) >> 8 & 0xFF]), data[begin:at]))
+            return slice(begin, at)
         at += size + checksum
     return None
 

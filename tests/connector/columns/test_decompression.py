@@ -100,6 +100,8 @@ ACCEPTED = {
     "xerial and bytes": ("snappy", xerial(DATA) + b"abc"),
     "xerial and another header": ("snappy", xerial(DATA) + b"\x82SNA" + bytes(30)),
     "lz4 and bytes": ("lz4", compress("lz4", DATA) + b"garbage"),
+    "lz4 and another frame": ("lz4", compress("lz4", DATA) + compress("lz4", b"more")),
+    "lz4 and a frame with a checksum": ("lz4", lz4(DATA, flags=4, checksum=b"1234") + lz4(b"more")),
     "lz4 with a wrong checksum": ("lz4", lz4(DATA, flags=4, checksum=b"1234")),
     "lz4 with a wrong size": ("lz4", lz4(DATA, flags=8, size=struct.pack("<Q", 5))),
     "lz4 with both and bytes": ("lz4", lz4(DATA, flags=12, size=struct.pack("<Q", 5), checksum=b"1234") + b"more"),

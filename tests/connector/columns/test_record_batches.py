@@ -484,6 +484,14 @@ def test_a_malformed_record_is_told_after_those_before_it(records: bytes) -> Non
     assert read.follows == MALFORMED
 
 
+@pytest.mark.parametrize("length", [-1, -2, -(2**31)])
+def test_any_negative_length_means_null(length: int) -> None:
+    """Regression: only -1 did.  Brokers and Java's client take any."""
+    body = b"\0\0\0" + varint(length) + varint(length) + varint(1) + varint(1) + b"k" + varint(length)
+    (batch,) = Reading(framed(3, 0, varint(len(body)) + body, 1), ("key", "value", "headers")).batches
+    assert batch.to_pylist() == [{"key": None, "value": None, "headers": [{"key": "k", "value": None}]}]
+
+
 @pytest.mark.parametrize("size", [*range(20), 1000])
 def test_checksums_are_those_of_the_standard_on_every_processor(library: ctypes.CDLL, size: int) -> None:
     text = bytes(number * 37 % 256 for number in range(size))
