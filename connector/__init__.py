@@ -141,13 +141,19 @@ def stop(query: StreamingQuery, timeout_s: float = 120.0) -> bool:
     query : StreamingQuery
         A query with at least one ``kafka-group`` source, started in this process; also through Spark Connect.
     timeout_s : float
-        How long the running batch may take, in seconds.  After that the query is stopped in any case.  The default is
-        that of the option ``drainTimeoutMs``.
+        How long the running batch may take, in seconds.  After that the query is stopped in any case.  Spark cannot
+        interrupt a Python function of ``foreachBatch``: then this call returns 10 s later, and the query ends with the
+        function.  The default is that of the option ``drainTimeoutMs``.
 
     Returns
     -------
     bool
         Whether the batch was finished in time.  If not, the new owners of the partitions repeat it.
+
+    Raises
+    ------
+    RuntimeError
+        If it is called in the query's own ``foreachBatch``.
     """
     from pyspark_kafka_group.session.stopping import stop as stop_between_batches
 

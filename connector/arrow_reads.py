@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from pyspark_kafka_group.batch.bookmark import Bookmark
 from pyspark_kafka_group.batch.planning import open_lookup, plan
@@ -57,7 +57,29 @@ def read_arrow(source: Mapping[str, str] | Bookmark) -> pa.RecordBatchReader:
     )
     if ranges and isinstance(source, Bookmark):
         batches = source.noting(batches)
-    return pa.RecordBatchReader.from_batches(schema, batches)
+    return pa.RecordBatchReader.from_batches(schema, _Batches(batches))
+
+
+class _Batches:
+    """An iterator that raises its error again.  A generator would look as if it had been read to its end."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._error: BaseException | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        if self._error is not None:
+            raise self._error
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self._error = error
+            raise
 
 
 def _typed(settings: BatchSettings) -> tuple[TypedReading | None, pa.Schema]:

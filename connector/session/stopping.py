@@ -36,6 +36,9 @@ _REMOTE_PROGRESS_PAUSE_S = 0.5
 # How much longer than the batch the answer of a source may take.
 _ANSWER_S = 2.0
 
+# How long the end of the query may take after that.
+_END_S = 10.0
+
 
 def stop(query: StreamingQuery, timeout_s: float) -> bool:
     """Stop a query between two batches, so that no other member repeats its work.
@@ -81,8 +84,26 @@ def stop(query: StreamingQuery, timeout_s: float) -> bool:
         if not clean and not query.isActive:
             clean = query.exception() is None  # it has ended by itself, after its last batch
     finally:
-        query.stop()  # also on Ctrl-C: a query whose member has left reads nothing, and fails within a minute
-    return clean
+        ended = _end(query)  # also on Ctrl-C: a query whose member has left reads nothing, and fails within a minute
+    return clean and ended
+
+
+def _end(query: StreamingQuery) -> bool:
+    """End a query, and return whether it ends soon.
+
+    Deliberate: on another thread.  Spark waits for a Python function of foreachBatch, which it cannot interrupt.
+    """
+    try:
+        begin(query.stop).result(_END_S)
+    except TimeoutError:
+        _log.warning(
+            "The query %s has not ended within %g s, mostly because its function of foreachBatch still runs. It ends "
+            "with that function, or with the program.",
+            query.id,
+            _END_S,
+        )
+        return False
+    return True
 
 
 def _answer(asked: Future[bool], deadline: Deadline) -> bool:
@@ -120,9 +141,12 @@ def _sources(query: StreamingQuery) -> list[Source]:
 
 
 def _reads_others(query: StreamingQuery) -> bool:
-    """Return whether the last progress shows only sources of other kinds."""
+    """Return whether the last progress, or the first batch of a run, shows only sources of other kinds."""
     progress = query.lastProgress
-    return progress is not None and has_only_others(progress.json)
+    if progress is not None:
+        return has_only_others(progress.json)
+    ends = [] if is_remote(query) else planned_ends(query)
+    return bool(ends) and not any(map(query_of, ends))
 
 
 @contextmanager

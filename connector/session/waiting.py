@@ -34,6 +34,9 @@ _PAUSE_S = 0.2
 # The same through Spark Connect, where a poll of a query is a request over the network.
 _REMOTE_PAUSE_S = 1.0
 
+# How long the error of a query may take that is active no more.
+_END_S = 5
+
 _OF_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
 """The variable that ``spark-submit`` sets for the Python that it starts."""
 
@@ -95,7 +98,7 @@ def _any_is_active(queries: Sequence[StreamingQuery]) -> bool:
 
 def _raise_error_of(ended: Sequence[StreamingQuery]) -> None:
     for query in ended:
-        query.awaitTermination()
+        query.awaitTermination(_END_S)  # not longer: a function of foreachBatch may still run
 
 
 def _stop_all(queries: Sequence[StreamingQuery], timeout_s: float) -> bool:

@@ -48,8 +48,7 @@ class Query:
     def stop(self) -> None:
         self.isActive = False
 
-    def awaitTermination(self) -> None:
-        assert not self.isActive
+    def awaitTermination(self, timeout: float) -> None:
         if self._error is not None:
             raise self._error
 
@@ -123,6 +122,19 @@ def test_a_batch_that_takes_too_long_is_a_warning(
     assert warning == "A batch was not finished within 0.2 s. The next owners of its partitions repeat it."
 
 
+def test_a_python_function_that_spark_cannot_interrupt_is_left_behind(
+    query: Callable[..., Query], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: after timeout_s the program waited for the function of foreachBatch, however long it took."""
+    monkeypatch.setattr("pyspark_kafka_group.session.stopping._END_S", 0.1)
+    one, over = query(), threading.Event()
+    one.stop = over.wait  # type: ignore[method-assign,assignment]
+    give(signal.SIGTERM)
+    assert not run(one, timeout_s=0.2)
+    assert any("has not ended within 0.1 s" in record.getMessage() for record in caplog.records)
+    over.set()
+
+
 def test_spark_submit_is_a_warning_because_no_signal_comes_through_it(
     query: Callable[..., Query], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,7 +205,7 @@ def test_a_query_that_cannot_be_stopped_does_not_cut_off_the_others(query: Calla
 
     class Unreachable(Query):
         @property
-        def isActive(self) -> bool:  # type: ignore[override]
+        def isActive(self) -> bool:
             if self.stopping.is_set():
                 raise ConnectionError("the driver's JVM has ended")
             return True
@@ -202,8 +214,8 @@ def test_a_query_that_cannot_be_stopped_does_not_cut_off_the_others(query: Calla
         def isActive(self, active: bool) -> None: ...
 
     lost, works = Unreachable(), query()
-    timer = threading.Timer(0.1, lambda: (lost.stopping.set(), os.kill(os.getpid(), signal.SIGTERM)))
-    timer.start()
+    threading.Timer(0.05, lost.stopping.set).start()
+    give(signal.SIGTERM)
     after(works.stopping, works.finished.set)
     with pytest.raises(ConnectionError, match="the driver's JVM has ended"):
         run(lost, works)
