@@ -15,7 +15,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from integration.cluster import produce
 from integration.pipelines import wait_for
 from pyspark_kafka_group.testing import ContainerKafka, Kafka, KafkaTestingError, LocalKafka, Record
+from pyspark_kafka_group.testing import local as local_module
 from pyspark_kafka_group.testing.local import JAVA_OPTIONS_VARIABLE
+from pyspark_kafka_group.testing.ports import free_ports
 
 TIMEOUT_S = 30.0
 
@@ -39,6 +41,11 @@ def setting(cluster: Kafka, kind: Any, of: str, name: str) -> str | None:
     [future] = client.describe_configs([ConfigResource(kind, of)]).values()
     value: str | None = future.result(TIMEOUT_S)[name].value
     return value
+
+
+def cluster_id(cluster: Kafka) -> str | None:
+    found: str | None = admin(cluster).list_topics(timeout=TIMEOUT_S).cluster_id
+    return found
 
 
 # ---- any kind of broker
@@ -153,3 +160,35 @@ def test_options_of_java_reach_the_broker(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv(JAVA_OPTIONS_VARIABLE, "-Dof.mine=1 -XX:NoSuchOption=1")
     with pytest.raises(KafkaTestingError, match=r"(?s)broker 1.*NoSuchOption"):
         LocalKafka().start()
+
+
+def test_a_cluster_never_takes_the_broker_of_another_run_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: if two runs chose the same port, the second one used the broker of the first one, and lost it."""
+    with LocalKafka() as other, monkeypatch.context() as patch:
+        port = int(other.bootstrap_servers.rpartition(":")[2])
+        chosen = [[*free_ports(2), port, *free_ports(2)]]
+        patch.setattr(local_module, "free_ports", lambda count: chosen.pop() if chosen else free_ports(count))
+        with LocalKafka() as own:
+            assert own.bootstrap_servers != other.bootstrap_servers
+            assert cluster_id(own) != cluster_id(other)
+            with pytest.raises(KafkaTestingError, match=f"port {port} is in use on 127.0.0.1: choose another one"):
+                own.move(1, port)
+            patch.setattr(local_module, "is_free", lambda _: True)  # until the broker wants to listen
+            with pytest.raises(KafkaTestingError, match=f"port {port} is in use on 127.0.0.1: choose another one"):
+                own.move(1, port)
+
+
+def test_a_cluster_whose_first_start_was_interrupted_starts_again(tmp_path: Path) -> None:
+    """Regression: the folders that were not formatted yet got another cluster id, so the brokers refused each other."""
+
+    class Interrupted(LocalKafka):
+        def _launch(self, broker_id: int) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Interrupted(3, data_dir=tmp_path).start()
+    for file in (tmp_path / "broker-2" / "data").iterdir():
+        file.unlink()
+    formatted = (tmp_path / "broker-1" / "data" / "meta.properties").read_text()
+    with LocalKafka(3, data_dir=tmp_path) as again:
+        assert f"cluster.id={cluster_id(again)}\n" in formatted

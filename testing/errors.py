@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from pyspark_kafka_group.testing.ports import HOST
+
 
 class KafkaTestingError(RuntimeError):
     """A broker could not be started, reached or used; the text says what to do about it."""
+
+
+class PortInUseError(KafkaTestingError):
+    """Another program listens on a port that a broker or a proxy needs."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(f"port {port} is in use on {HOST}: choose another one")
 
 
 class UnsupportedFaultError(KafkaTestingError):

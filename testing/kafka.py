@@ -279,11 +279,20 @@ def await_metadata(
                 time.sleep(_POLL_INTERVAL_S)
 
 
-def await_brokers(servers: Sequence[str], count: int, timeout_s: float, check_alive: Callable[[], None]) -> None:
-    """Wait until each of these servers lists `count` brokers."""
+def await_brokers(
+    servers: Sequence[str],
+    count: int,
+    timeout_s: float,
+    check_alive: Callable[[], None],
+    cluster_id: str | None = None,
+) -> None:
+    """Wait until each of these servers lists `count` brokers, and is of this cluster if its id is given.
+
+    The id matters while brokers start: a broker of another program may answer at a port that it took before ours.
+    """
     await_metadata(
         servers,
-        lambda found: len(found.brokers) == count,
+        lambda found: len(found.brokers) == count and cluster_id in (None, found.cluster_id),
         f"{count} brokers",
         timeout_s,
         request_s=_KNOCK_TIMEOUT_S,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shlex
 import shutil
 import tempfile
@@ -29,7 +30,7 @@ from pyspark_kafka_group.testing.broker_config import (
     new_id,
     render,
 )
-from pyspark_kafka_group.testing.errors import KafkaTestingError
+from pyspark_kafka_group.testing.errors import KafkaTestingError, PortInUseError
 from pyspark_kafka_group.testing.jars import kafka_jars
 from pyspark_kafka_group.testing.java import find_java
 from pyspark_kafka_group.testing.kafka import SERVERS_VARIABLE, ExistingKafka, Kafka, await_brokers
@@ -42,6 +43,7 @@ VERSION_VARIABLE = "KAFKA_VERSION"
 JAVA_OPTIONS_VARIABLE = "KAFKA_JAVA_OPTIONS"
 
 _META = "meta.properties"
+_CLUSTER_ID = re.compile(r"^cluster\.id=(.*)$", re.MULTILINE)
 _FORMATTED: dict[str, dict[str, bytes]] = {}
 """By version of Kafka: what a new data folder has, by the names of the files, without the file of the ids."""
 
@@ -50,6 +52,9 @@ _START_TIMEOUT_S = 90.0
 # A clean stop takes 0.3 s; with most brokers already gone the others wait in vain for a controller.
 _STOP_GRACE_S = 10.0
 _LOG_LINES_IN_ERRORS = 30
+_NOT_BOUND = re.compile(rf"failed to bind to {re.escape(HOST)}:(\d+)")
+# Brokers listen seconds after their ports were chosen.  Other test runs choose theirs in the same way.
+_PORT_CHOICES = 3
 _LOGGING = {  # by file, with the property of Java that names it: each back end knows its own
     "log4j2.properties": ("log4j2.configurationFile", LOGGING),
     "log4j.properties": ("log4j.configuration", LOGGING_OF_3),
@@ -166,9 +171,20 @@ class LocalKafka(Kafka):
         if self._ports:
             return self
         if self._port is not None and not is_free(self._port):
-            raise KafkaTestingError(f"port {self._port} is in use on {HOST}: choose another one")
+            raise PortInUseError(self._port)
         java = find_java()
         jars = kafka_jars(self._version)
+        choices = _PORT_CHOICES if self._port is None else 1
+        for left in reversed(range(choices)):
+            try:
+                self._start_brokers(java, jars)
+                break
+            except PortInUseError:
+                if not left:
+                    raise
+        return self
+
+    def _start_brokers(self, java: Path, jars: list[Path]) -> None:
         self._folder = self._keep or Path(tempfile.mkdtemp(prefix="kafka-"))
         atexit.register(self._stop_at_exit, os.getpid())
         try:
@@ -181,7 +197,6 @@ class LocalKafka(Kafka):
         except BaseException:
             self.stop()
             raise
-        return self
 
     def stop(self) -> None:
         """End all brokers: cleanly where `data_dir` stays, else at once, with their data."""
@@ -239,6 +254,8 @@ class LocalKafka(Kafka):
         """
         if broker_id not in self._started():
             raise self._no_such_broker(broker_id)
+        if port != self._ports[broker_id].client and not is_free(port):
+            raise PortInUseError(port)
         self._end(broker_id)
         self._ports[broker_id] = replace(self._ports[broker_id], client=port)
         self._write_settings(broker_id)
@@ -328,12 +345,12 @@ class LocalKafka(Kafka):
         Apart from the ids, Kafka's version alone decides what is written.  So one such JVM serves all later clusters
         of this process.
         """
-        cluster_id = new_id()
+        cluster_id = self._cluster_id() or new_id()
         folders = {broker_id: self._home(broker_id) / "data" for broker_id in self._ports}
         new = {broker_id: data for broker_id, data in folders.items() if not (data / _META).exists()}
         if self._version in _FORMATTED:
             for broker_id, data in new.items():
-                data.mkdir(parents=True)
+                data.mkdir(parents=True, exist_ok=True)
                 for name, content in _FORMATTED[self._version].items():
                     (data / name).write_bytes(content)
                 (data / _META).write_text(meta_properties(broker_id, cluster_id))
@@ -355,6 +372,15 @@ class LocalKafka(Kafka):
             written = [file for file in data.iterdir() if file.name != _META]
             _FORMATTED[self._version] = {file.name: file.read_bytes() for file in written}
 
+    def _cluster_id(self) -> str | None:
+        """Return the id of the cluster, as it is in the data folders; None if all of them are new."""
+        for broker_id in self._ports:
+            meta = self._home(broker_id) / "data" / _META
+            found = _CLUSTER_ID.search(meta.read_text()) if meta.exists() else None
+            if found is not None:
+                return found[1]
+        return None
+
     def _launch(self, broker_id: int) -> None:
         command = [*self._command, "kafka.Kafka", str(self._settings(broker_id))]
         self._processes[broker_id] = GuardedProcess(command, self._log(broker_id))
@@ -365,12 +391,15 @@ class LocalKafka(Kafka):
             len(self._processes) - len(self._paused),
             _START_TIMEOUT_S,
             self._check_alive,
+            self._cluster_id(),
         )
 
     def _check_alive(self) -> None:
         for broker_id, process in self._processes.items():
             status = process.exit_status()
             if status is not None:
+                if taken := _NOT_BOUND.search(self.log_tail()):
+                    raise PortInUseError(int(taken[1]))
                 tail = self.log_tail(_LOG_LINES_IN_ERRORS)
                 raise KafkaTestingError(f"broker {broker_id} ended with exit status {status}:\n{tail}")
 
