@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
 FORMAT = "kafka-group"
 
@@ -78,7 +79,17 @@ def _line_or_none(error: BaseException) -> str | None:
 def _is_in_sparks_log(error: BaseException) -> bool:
     """Tell whether Spark has logged the whole error to the same terminal: of a query, but not through Connect."""
     kind = type(error)
-    return kind.__name__ == "StreamingQueryException" and ".connect" not in kind.__module__
+    if kind.__name__ != "StreamingQueryException" or ".connect" in kind.__module__:
+        return False
+    from pyspark import SparkContext
+
+    try:
+        jvm: Any = SparkContext._jvm
+        root = jvm.org.apache.logging.log4j.LogManager.getRootLogger()
+        appenders = [appender.getClass().getSimpleName() for appender in root.getAppenders().values()]
+        return bool(root.isErrorEnabled()) and "ConsoleAppender" in appenders
+    except Exception:  # Deliberate: twice is better than not at all
+        return False
 
 
 def _hint_for_worker() -> str:

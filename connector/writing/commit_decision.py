@@ -136,7 +136,7 @@ def newest_decision(committed: Mapping[TopicPartition, tuple[int, str]]) -> Deci
         _check_version(content["v"])
         transactions = _unpacked(content["transactions"])
         digest = RowDigest(int(content["rows"]), int(content["sum"], 16))
-    except (ValueError, KeyError, TypeError, zlib.error) as problem:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, zlib.error) as problem:
         raise SinkTransactionError(
             f"This version cannot read what the sink has stored about batch {newest}: {problem!r}. Use the version of "
             f"pyspark-kafka-group that wrote it, or a newer one."

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from unittest.mock import MagicMock
 
 import pytest
+from pyspark import SparkContext
 from pyspark.errors.exceptions.base import AnalysisException, StreamingQueryException
 
 from pyspark_kafka_group.session.last_line import last_line, print_error
@@ -79,11 +81,23 @@ def test_a_python_that_does_not_start_in_time_is_named(monkeypatch: pytest.Monke
     )
 
 
-def test_the_error_of_a_query_is_not_printed_twice(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("level", "appender", "twice"), [(True, "Console", False), (True, "File", True), (False, "Console", True)]
+)
+def test_the_error_of_a_query_is_printed_unless_sparks_log_on_the_terminal_has_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, level: bool, appender: str, twice: bool
+) -> None:
+    """Regression: with Spark's log off, or in a file, the line of the user's code that failed stood nowhere."""
+    jvm = MagicMock()
+    root = jvm.org.apache.logging.log4j.LogManager.getRootLogger.return_value
+    root.isErrorEnabled.return_value = level
+    (found,) = root.getAppenders.return_value.values.return_value = [MagicMock()]
+    found.getClass.return_value.getSimpleName.return_value = f"{appender}Appender"
+    monkeypatch.setattr(SparkContext, "_jvm", jvm)
     printed: list[BaseException] = []
     for error in (StreamingQueryException(OF_QUERY), AnalysisException(OF_QUERY)):
         print_error(lambda _kind, error, _trace: printed.append(error), type(error), error, None)
-    assert [type(error) for error in printed] == [AnalysisException]
+    assert [type(error) for error in printed] == [StreamingQueryException] * twice + [AnalysisException]
     assert [line.split(": ", 1)[0] for line in capsys.readouterr().err.splitlines()] == ["kafka-group"] * 2
 
 
