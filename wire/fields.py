@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _INT8, _INT16, _INT32, _INT64 = struct.Struct(">b"), struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 _UUID_BYTES = 16
-_MAX_INT16 = 2**15 - 1
+MAX_INT16 = 2**15 - 1
 _VARINT_BITS = 32
 _NO_UUID = bytes(_UUID_BYTES)
 
@@ -75,7 +75,7 @@ class Writer:
     def text(self, value: str | None) -> None:
         """Write a string, or null."""
         encoded = None if value is None else value.encode()
-        if not self._flexible and encoded is not None and len(encoded) > _MAX_INT16:
+        if not self._flexible and encoded is not None and len(encoded) > MAX_INT16:
             raise ProtocolError(f"a text of {len(encoded)} bytes cannot be sent")
         self._length(None if encoded is None else len(encoded), self.int16)
         self._parts += encoded or b""

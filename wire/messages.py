@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from pyspark_kafka_group.wire.fields import Reader
+from pyspark_kafka_group.wire.fields import MAX_INT16, Reader
 from pyspark_kafka_group.wire.requests import OfferedVersions
 from pyspark_kafka_group.wire.types import (
     FetchError,
@@ -91,6 +91,8 @@ _FETCHED_PARTITION = struct.Struct(">ihqqqi")
 
 def _string(text: str) -> bytes:
     encoded = text.encode()
+    if len(encoded) > MAX_INT16:
+        raise ProtocolError(f"a text of {len(encoded)} bytes cannot be sent")
     return _INT16.pack(len(encoded)) + encoded
 
 

@@ -128,6 +128,8 @@ def _run(key: Lookup, lookup: Future[list[Endpoint]]) -> None:
 
 def _look_up(key: Lookup) -> list[Endpoint]:
     address, wanted, canonical = key
+    if "\0" in address.host:
+        raise UnicodeError("a name ends before a zero byte")
     found = socket.getaddrinfo(address.host, address.port, wanted, socket.SOCK_STREAM)
     return [
         Endpoint(family, kind, protocol, where, _name_of(where, address.host) if canonical else address.host)

@@ -104,6 +104,10 @@ def _value(option: str, found: re.Match[str]) -> str:
         value = os.environ.get(target)
         if value is None:
             raise _missing(option, found[0], f"this process has no variable {target!r}")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise _missing(option, found[0], f"the variable {target!r} is not a text in UTF-8") from None
         return value
     path, name = target
     try:

@@ -328,9 +328,14 @@ def test_a_name_server_that_hangs_is_not_waited_for_for_ever(
 def test_a_name_that_is_not_known_or_no_name_is_an_error() -> None:
     with pytest.raises(OSError, match=r"not known|resolution"):
         BrokerConnection(Address("no-such-host.invalid", 9092), "me", 20.0, Security())
-    for host in ("a..b", "a" * 64 + ".example", "x" * 300):
+    for host in ("127.0.0.1\0x", "a..b", "a" * 64 + ".example", "x" * 300):
         with pytest.raises(ProtocolError, match="no host name"):
             BrokerConnection(Address(host, 9092), "me", 5.0, Security())
+
+
+def test_a_name_that_is_too_long_for_a_request_is_an_error(broker: FakeBroker) -> None:
+    with pytest.raises(ProtocolError, match="a text of 40000 bytes cannot be sent"):
+        BrokerConnection(broker.address, "m" * 40_000, 5.0, Security())
 
 
 def test_the_next_address_of_a_name_is_tried(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from pyspark_kafka_group.wire.login.token_providers import TokenProvider
 from pyspark_kafka_group.wire.name_lookup import endpoints
 from pyspark_kafka_group.wire.types import Address
 
-TOKENS = Tokens(TokenProvider("it", lambda _: ("token", time.time() + 60), ""))
+TOKENS = Tokens(TokenProvider("it", lambda _: ("token-of-threads", time.time() + 60), ""))
 CALLS: dict[str, Callable[[], object]] = {
     "name": lambda: endpoints(Address("localhost", 1), 10.0),
     "token": lambda: TOKENS.current(Deadline.after(10.0)),

@@ -99,9 +99,10 @@ class Assertion:
         key = load_pem_private_key(self.key.encode(), passphrase)
         if self.algorithm == "RS256" and isinstance(key, rsa.RSAPrivateKey):
             return key.sign(text, padding.PKCS1v15(), SHA256())
-        if self.algorithm == "ES256" and isinstance(key, ec.EllipticCurvePrivateKey):
+        # RFC 7518, section 3.4
+        if self.algorithm == "ES256" and isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.name == "secp256r1":
             r, s = utils.decode_dss_signature(key.sign(text, ec.ECDSA(SHA256())))
-            return r.to_bytes(32, "big") + s.to_bytes(32, "big")  # RFC 7518, section 3.4
+            return r.to_bytes(32, "big") + s.to_bytes(32, "big")
         raise ValueError(f"no key for {self.algorithm}")
 
 
@@ -139,6 +140,12 @@ def oauth_login(config: Mapping[str, str]) -> Callable[[str, Deadline], Conversa
             )
         if not given.get("config", "").strip():
             raise PropertyError(f"{_PREFIX}config", "it is missing.", "Write principal=NAME.")
+        try:
+            unsecured_token(given["config"])
+        except (ValueError, OverflowError):
+            raise PropertyError(
+                f"{_PREFIX}config", "lifeSeconds is not a whole number of seconds.", "Write lifeSeconds=3600."
+            ) from None
         return lambda *_: oauthbearer(*unsecured_token(given["config"]), lambda _: None)
     return _login_with(_endpoint(config, given), _extensions(given.get("extensions", "")))
 
@@ -224,7 +231,7 @@ def assertion_of(config: Mapping[str, str]) -> Assertion:
             "the source needs the package cryptography to sign with it.",
             "Install pyspark-kafka-group[pkcs12] on the driver and the executors.",
         ) from None
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError, RecursionError):  # the last one: a deeply nested template
         raise PropertyError(
             f"{_ASSERTION}{source}",
             f"{algorithm} cannot sign with this key, its passphrase and the template.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -63,9 +64,13 @@ def test_a_file_is_read_each_time(secrets: Path) -> None:
         ("${file:@/binary}", "@/binary is not a text in UTF-8"),
         ("${file:@/all.properties:other}", "@/all.properties has no key 'other'"),
         ("${env:TEST_NO_SUCH_SECRET}", "this process has no variable 'TEST_NO_SUCH_SECRET'"),
+        ("${env:TEST_BINARY_SECRET}", "the variable 'TEST_BINARY_SECRET' is not a text in UTF-8"),
     ],
 )
-def test_what_is_missing_is_named_with_the_option(secrets: Path, value: str, problem: str) -> None:
+def test_what_is_missing_is_named_with_the_option(
+    secrets: Path, value: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_BINARY_SECRET", os.fsdecode(b"hunter2\xff"))
     (secrets / "binary").write_bytes(b"\xff\xfe")
     value, problem = value.replace("@", str(secrets)), problem.replace("@", str(secrets))
     given = {"sasl.password": value}

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from pyspark_kafka_group.wire.login.oauth import assertion_of, read_file, unsecured_token
+from pyspark_kafka_group.wire.login.oauth import assertion_of, oauth_login, read_file, unsecured_token
 from pyspark_kafka_group.wire.types import PropertyError
 
 RSA, CURVE = rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP256R1())
@@ -80,13 +80,17 @@ def test_an_elliptic_curve_signs_as_jose_says() -> None:
         ({"private_key_pem": "none"}, "private.key.pem"),
         ({"private_key_pem": pem(CURVE)}, "private.key.pem"),
         ({"private_key_pem": pem(RSA, SECRET)}, "private.key.pem"),
+        ({"private_key_pem": pem(ec.generate_private_key(ec.SECP384R1())), "algorithm": "ES256"}, "private.key.pem"),
+        ({"private_key_pem": pem(RSA), "jwt_template_file": "@deep"}, "private.key.pem"),
         ({"private_key_pem": pem(RSA), "algorithm": "HS256"}, "algorithm"),
         ({"private_key_pem": pem(RSA), "claim_exp_seconds": "soon"}, "claim.exp.seconds"),
         ({"private_key_pem": pem(RSA), "jwt_template_file": "/nowhere"}, "jwt.template.file"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_makes_no_assertion_is_named(given: dict[str, str], named: str) -> None:
+def test_what_makes_no_assertion_is_named(given: dict[str, str], named: str, tmp_path: Path) -> None:
+    (tmp_path / "deep").write_text("[" * 100_000)
+    given = {key: value.replace("@", f"{tmp_path}/") for key, value in given.items()}
     with pytest.raises(PropertyError) as problem:
         assertion_of(config(**given))
     assert problem.value.key == f"sasl.oauthbearer.assertion.{named}"
@@ -114,3 +118,10 @@ def test_a_token_without_a_signature_says_what_the_property_says() -> None:
     assert claims["exp"] - claims["iat"] == pytest.approx(600)
     assert (claims["azp"], claims["roles"]) == ("admin", ["a", "b"])
     assert decoded(unsecured_token("principal=b")[0].split(".")[1]).keys() == {"sub", "iat", "exp"}
+
+
+@pytest.mark.parametrize("life", ["1h", "1.5", "9" * 400, "9" * 5000])
+def test_a_life_of_a_token_without_a_signature_that_is_no_number_is_an_error_of_the_property(life: str) -> None:
+    given = {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": f"lifeSeconds={life}"}
+    with pytest.raises(PropertyError, match=r"^sasl\.oauthbearer\.config: lifeSeconds is not a whole number"):
+        oauth_login(given)

@@ -37,21 +37,21 @@ def test_a_token_is_used_while_its_renewal_hangs(caplog: pytest.LogCaptureFixtur
 
     def hang() -> Token:
         go_on.wait(10)
-        return Token("second", Deadline.after(60), Deadline.after(60))
+        return Token("token-second", Deadline.after(60), Deadline.after(60))
 
-    source = Source(lambda: due("first"), hang)
+    source = Source(lambda: due("token-first"), hang)
     tokens = Tokens(source)
-    assert tokens.current(Deadline.after(5)).text == "first"
+    assert tokens.current(Deadline.after(5)).text == "token-first"
     begin = time.monotonic()
-    assert tokens.current(Deadline.after(0.2)).text == "first"
+    assert tokens.current(Deadline.after(0.2)).text == "token-first"
     assert time.monotonic() - begin < 0.19, "there is time left for a login"
     assert "was not renewed, but is valid for another 60 s. no answer" in caplog.text
     begin = time.monotonic()
-    assert {tokens.current(Deadline.after(5)).text for _ in range(3)} == {"first"}
+    assert {tokens.current(Deadline.after(5)).text for _ in range(3)} == {"token-first"}
     assert time.monotonic() - begin < 1
     go_on.set()
     until = Deadline.after(5)
-    while tokens.current(Deadline.after(5)).text == "first":
+    while tokens.current(Deadline.after(5)).text == "token-first":
         assert not until.passed
         time.sleep(0.01)
     assert not source.calls, "one renewal"
@@ -63,7 +63,7 @@ def test_a_source_that_hangs_costs_each_client_only_its_own_time() -> None:
 
     def hang() -> Token:
         go_on.wait(10)
-        return due("late")
+        return due("token-late")
 
     tokens = Tokens(Source(hang))
     begin = time.monotonic()
@@ -72,4 +72,4 @@ def test_a_source_that_hangs_costs_each_client_only_its_own_time() -> None:
             tokens.current(Deadline.after(0.05))
     assert time.monotonic() - begin < 2
     go_on.set()
-    assert tokens.current(Deadline.after(5)).text == "late"
+    assert tokens.current(Deadline.after(5)).text == "token-late"
