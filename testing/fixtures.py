@@ -87,12 +87,16 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed and isinstance(item, pytest.Function):
         for name, value in item.funcargs.items():
-            if isinstance(value, Kafka) and (tail := _trouble(value.log_tail(_LOG_LINES))):
+            if isinstance(value, Kafka) and (tail := _trouble(value)):
                 report.sections.append((f"log of fixture {name!r}", tail))
     return report
 
 
-def _trouble(tail: str) -> str:
-    """Return the last warnings and errors of a log; empty if there are none."""
+def _trouble(kafka: Kafka) -> str:
+    """Return the last warnings and errors of a cluster's log; empty if there are none."""
+    try:
+        tail = kafka.log_tail(_LOG_LINES)
+    except Exception as problem:  # an error in a hook of pytest would end the whole run
+        return f"the log cannot be read: {problem!r}"
     shown = [line for line in tail.splitlines() if _TROUBLE.search(line)][-_SHOWN_LINES:]
     return "\n".join(shown) if any(not line.startswith("---- ") for line in shown) else ""

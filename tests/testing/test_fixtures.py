@@ -64,6 +64,24 @@ def test_a_broker_without_warnings_shows_nothing(pytester: pytest.Pytester) -> N
     result.stdout.no_fnmatch_line("*log of fixture*")
 
 
+def test_a_log_that_cannot_be_read_does_not_end_the_run(pytester: pytest.Pytester) -> None:
+    """Regression: pytest ended with an internal error, without the report of the failure and the other tests."""
+    result = run(
+        pytester,
+        """
+        def test_it(kafka):
+            def log_tail(self, lines=100):
+                raise FileNotFoundError("broker.log")
+            type(kafka).log_tail = log_tail
+            assert False, "the failure"
+        def test_other(kafka):
+            pass
+        """,
+    )
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*the failure*", "the log cannot be read: FileNotFoundError('broker.log')"])
+
+
 def test_a_passed_test_shows_no_log(pytester: pytest.Pytester) -> None:
     result = run(pytester, "def test_it(kafka):\n    pass")
     result.assert_outcomes(passed=1)
