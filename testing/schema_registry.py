@@ -6,6 +6,7 @@ It checks nothing of what is registered, and forgets it when it stops.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import ssl
@@ -64,7 +65,8 @@ class SchemaRegistryServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self._scheme = "http" if tls is None else "https"
         if tls is not None:
-            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+            # The handshake is for the thread of each connection: in the one that accepts, a silent client blocks all.
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._thread = threading.Thread(target=self._server.serve_forever, name="schema-registry", daemon=True)
 
     def __enter__(self) -> Self:
@@ -156,6 +158,10 @@ class SchemaRegistryServer:
             return number.isdecimal() and int(number) >= 2**31  # no int of Java: no such path
 
         class Handler(BaseHTTPRequestHandler):
+            def handle(self) -> None:
+                with contextlib.suppress(OSError):  # a client that is gone, or does not trust the certificate
+                    super().handle()
+
             def do_GET(self) -> None:
                 asked = urlparse(self.path)
                 if self._refused():

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
+import urllib.request
 
 import pytest
+import trustme
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
@@ -12,6 +16,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from pyspark_kafka_group.testing.schema_registry import SchemaRegistryServer
 
+TIMEOUT_S = 10.0
 ORDER = json.dumps({"type": "record", "name": "order", "fields": [{"name": "id", "type": "long"}]})
 
 
@@ -46,3 +51,20 @@ def test_a_registry_that_is_down_takes_no_schema() -> None:
         client = SchemaRegistryClient({"url": registry.url, "max.retries": 0})
         with pytest.raises(SchemaRegistryError):
             client.register_schema("orders-value", Schema(ORDER, "AVRO"))
+
+
+def test_a_client_that_sends_nothing_blocks_no_other_one(capfd: pytest.CaptureFixture[str]) -> None:
+    """Regression: with TLS all other clients waited for its handshake, and so did the end of the block, for ever."""
+    authority = trustme.CA()
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+    authority.configure_trust(client)
+    with SchemaRegistryServer(tls=server) as registry:
+        registry.register("orders-value", ORDER)
+        with socket.create_connection(("127.0.0.1", int(registry.url.rpartition(":")[2])), TIMEOUT_S):
+            url = f"{registry.url}/subjects/orders-value/versions/latest"
+            with urllib.request.urlopen(url, timeout=TIMEOUT_S, context=client) as answer:
+                assert json.load(answer)["schema"] == ORDER
+            with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+                urllib.request.urlopen(url, timeout=TIMEOUT_S)
+    assert capfd.readouterr().err == ""
