@@ -28,6 +28,10 @@ def _entry(schema: str, kind: str, references: Sequence[tuple[str, str, int]]) -
     return found
 
 
+def _is_too_large(number: str) -> bool:
+    return number.isdecimal() and int(number) >= 2**31  # no int of Java: no such path
+
+
 class SchemaRegistryServer:
     """Answers as Confluent's schema registry does.
 
@@ -154,9 +158,6 @@ class SchemaRegistryServer:
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         registry = self
 
-        def is_too_large(number: str) -> bool:
-            return number.isdecimal() and int(number) >= 2**31  # no int of Java: no such path
-
         class Handler(BaseHTTPRequestHandler):
             def handle(self) -> None:
                 with contextlib.suppress(OSError):  # a client that is gone, or does not trust the certificate
@@ -172,7 +173,7 @@ class SchemaRegistryServer:
                     found = registry.answer(asked.path, parse_qs(asked.query))
                     missing = {"error_code": 40403, "message": "Schema not found"}
                     of_id = asked.path.removeprefix("/schemas/ids/")
-                    if not asked.path.startswith(("/schemas/ids/", "/subjects/")) or is_too_large(of_id):
+                    if not asked.path.startswith(("/schemas/ids/", "/subjects/")) or _is_too_large(of_id):
                         missing = {"error_code": 404, "message": "HTTP 404 Not Found"}
                     self._send(404 if found is None else 200, missing if found is None else found)
 
