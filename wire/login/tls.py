@@ -81,6 +81,12 @@ def _load_key(context: ssl.SSLContext, config: Mapping[str, str]) -> None:
     with ExitStack() as files:
         certificate, key = _file_of("certificate", config, files), _file_of("key", config, files)
         if certificate is None:
+            if key is not None:
+                raise PropertyError(
+                    "ssl.key.location" if "ssl.key.location" in config else "ssl.key.pem",
+                    "it is set without a certificate.",
+                    "Name its certificate with kafka.ssl.certificate.location or kafka.ssl.certificate.pem.",
+                )
             return
         try:
             # Without a password Python would ask for one at the terminal.

@@ -288,6 +288,8 @@ def test_secrets_are_not_shown() -> None:
         ({**SSL, "ssl.ca.pem": "no certificate"}, "ssl.ca.pem: it contains no certificate"),
         ({**SSL, "ssl.ca.pem": "# of Zo\u00eb"}, "ssl.ca.pem: it contains no certificate"),
         ({**SSL, "ssl.certificate.location": "/nowhere"}, "ssl.certificate.location: it cannot be"),
+        ({**SSL, "ssl.key.location": "/nowhere"}, "ssl.key.location: it is set without a certificate. Name its"),
+        ({**SSL, "ssl.key.pem": SECRET}, "ssl.key.pem: it is set without a certificate. Name its"),
     ],
     ids=str,
 )
