@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.deadline import NO_TIME, Deadline
 from pyspark_kafka_group.wire.fields import Reader, Writer
-from pyspark_kafka_group.wire.name_lookup import Endpoint, endpoints
+from pyspark_kafka_group.wire.name_lookup import connected, endpoints
 from pyspark_kafka_group.wire.requests import OfferedVersions, Request
 from pyspark_kafka_group.wire.security import Login, Security
 from pyspark_kafka_group.wire.types import Address, LargeResponseError, ProtocolError, RefusedCredentialsError
@@ -136,7 +136,7 @@ class BrokerConnection:
             found = endpoints(
                 address, min(begin_s, _LOOK_UP_S), security.family, canonical=address in security.canonical
             )
-            self._socket, host = _connected(found, _left(deadline, min(timeout_s, connect_s)))
+            self._socket, host = connected(found, _left(deadline, min(timeout_s, connect_s)))
         except UnicodeError:
             raise ProtocolError(f"{address.host!r} is no host name") from None
         try:
@@ -437,23 +437,6 @@ def _gather(to: socket.socket, buffers: list[protocol.Buffer], deadline: Deadlin
             sent -= len(left.pop())
         if left and deadline.passed:  # the socket's timeout limits each call only
             raise TimeoutError(_NOT_RECEIVED)
-
-
-def _connected(found: list[Endpoint], timeout_s: float) -> tuple[socket.socket, str]:
-    """Return a socket connected to the first endpoint that answers, and its host.  Each gets a share of the time."""
-    deadline = Deadline.after(timeout_s)
-    problem: OSError = ConnectionError("the name has no address")
-    for tried, (family, kind, protocol_number, where, host) in enumerate(found):
-        made = socket.socket(family, kind, protocol_number)
-        try:
-            made.settimeout(_left(deadline, timeout_s) / (len(found) - tried))
-            made.connect(where)
-        except OSError as failure:
-            made.close()
-            problem = failure
-        else:
-            return made, host
-    raise problem
 
 
 def _left(deadline: Deadline, at_most_s: float) -> float:

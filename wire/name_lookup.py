@@ -1,4 +1,4 @@
-"""Looks up host names of brokers in bounded time.
+"""Looks up host names of brokers, and connects to their addresses, in bounded time.
 
 `getaddrinfo` has no timeout, and no signal interrupts it.  A name server that does not answer blocks it for half a
 minute.  So it runs on a thread that can be abandoned.  Each name has at most one such thread.
@@ -6,14 +6,21 @@ minute.  So it runs on a thread that can be abandoned.  Each name has at most on
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import math
+import os
 import re
+import select
 import socket
 import threading
+from collections import deque
 from concurrent.futures import Future
 from functools import partial
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.threads import start_daemon
 from pyspark_kafka_group.wire.types import Address, PropertyError
 
@@ -38,6 +45,9 @@ _SERVER = re.compile(
 
 _PORT = 9092
 """The default port, as in librdkafka."""
+
+_NO_ROUTE = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.ENETUNREACH, errno.EHOSTUNREACH)
+"""Errors of an address that this machine does not reach.  Those of other addresses of the broker say more."""
 
 _lock = threading.Lock()  # guards `_running`
 _running: dict[Lookup, Future[list[Endpoint]]] = {}
@@ -150,3 +160,55 @@ def _is_numeric(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def connected(found: list[Endpoint], timeout_s: float) -> tuple[socket.socket, str]:
+    """Return a socket connected to the first endpoint that answers, and its host.
+
+    The attempts begin one after another, each when the one before has failed or has had its share of the time.  All
+    continue until the end: a name may have so many addresses that a share is less than a round trip.
+
+    Raises
+    ------
+    OSError
+        If no endpoint answers in time.
+    """
+    deadline, problems = Deadline.after(timeout_s), list[OSError]()
+    waiting, running, poll = deque(found), dict[int, tuple[socket.socket, str]](), select.poll()
+    try:
+        while (waiting or running) and not deadline.passed:
+            if waiting:
+                endpoint = waiting.popleft()
+                try:
+                    begun = _begin(endpoint)
+                except OSError as problem:
+                    problems.append(problem)
+                    continue
+                running[begun.fileno()] = begun, endpoint.host
+                poll.register(begun, select.POLLOUT)
+            for number, _ in poll.poll(math.ceil(1000 * deadline.left_s / (len(waiting) + 1))):
+                poll.unregister(number)
+                made, host = running.pop(number)
+                error = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if not error:
+                    return made, host
+                made.close()
+                problems.append(OSError(error, os.strerror(error)))
+    finally:
+        for begun, _ in running.values():
+            begun.close()
+    telling = [problem for problem in problems if problem.errno not in _NO_ROUTE]
+    raise next(iter(telling or problems), TimeoutError("timed out"))
+
+
+def _begin(endpoint: Endpoint) -> socket.socket:
+    """Return a socket that begins to connect."""
+    made = socket.socket(endpoint.family, endpoint.kind, endpoint.protocol)
+    try:
+        made.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            made.connect(endpoint.where)
+    except BaseException:
+        made.close()
+        raise
+    return made

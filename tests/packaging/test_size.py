@@ -7,7 +7,7 @@ import pytest
 from scripts.size import BATCH, CROSSINGS, IN_THE_GROUP, LEADERS, LOOPS, Row, exists, rows
 
 MOST = {
-    "code lines of the core": 23_200,
+    "code lines of the core": 23_400,
     "modules on the way of one batch": 20,
     "crossings between threads on that way": 4,
     'fields that answer "am I in the group"': 1,
