@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from pyspark_kafka_group.testing.errors import KafkaTestingError
+from pyspark_kafka_group.testing.errors import KafkaTestingError, PortInUseError
 from pyspark_kafka_group.testing.ports import HOST, free_ports
 
 if TYPE_CHECKING:
@@ -129,7 +129,11 @@ class FaultProxy:
             # A daemon: a proxy that nobody stopped must not keep the interpreter alive.
             self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy", daemon=True)
             self._thread.start()
-            self._run(self._listen())
+            try:
+                self._run(self._listen())
+            except BaseException:
+                self.stop()
+                raise
         return self
 
     def stop(self) -> None:
@@ -206,7 +210,10 @@ class FaultProxy:
     # What follows runs on the event loop.
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._accept, HOST, self.port, limit=_CHUNK_BYTES)
+        try:
+            self._server = await asyncio.start_server(self._accept, HOST, self.port, limit=_CHUNK_BYTES)
+        except OSError as problem:
+            raise PortInUseError(self.port) from problem
 
     def _stop_listening(self) -> None:
         if self._server is not None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyspark_kafka_group.testing import FaultProxy, KafkaTestingError
+from pyspark_kafka_group.testing import proxy as proxy_module
 
 TIMEOUT_S = 10.0
 # The time that a loaded machine may add to a delay.
@@ -246,3 +247,19 @@ def test_what_is_not_kafkas_protocol_passes_by_a_hold(proxy: FaultProxy) -> None
     with connect(proxy) as client:
         assert round_trip_s(client) < SLACK_S
     assert not held.wait(0)
+
+
+def test_a_proxy_that_could_not_listen_is_not_started(server: EchoServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the second start() returned, with the port of another program, and the thread stayed."""
+    taken: int = server.server_address[1]
+    proxy = FaultProxy(f"127.0.0.1:{taken}")
+    with monkeypatch.context() as patch:
+        patch.setattr(proxy_module, "free_ports", lambda _: [taken])
+        for _ in range(2):
+            with pytest.raises(KafkaTestingError, match=f"port {taken} is in use on 127.0.0.1: choose another one"):
+                proxy.start()
+            with pytest.raises(KafkaTestingError, match="FaultProxy is not started"):
+                proxy.port  # noqa: B018
+    assert "fault-proxy" not in [thread.name for thread in threading.enumerate()]
+    with proxy, connect(proxy) as client:
+        round_trip_s(client)
