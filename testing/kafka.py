@@ -134,7 +134,7 @@ class Kafka(ABC):
         """
         from pyspark_kafka_group.testing.records import produce
 
-        produce(",".join(self._answering_servers()), topic, values, partition)
+        produce(self._some_servers(), topic, values, partition)
 
     def read(self, topic: str, *, isolation_level: str = "read_committed") -> list[Record]:
         """Return the records of a topic, from its beginning to its present end, sorted by partition and offset.
@@ -153,7 +153,7 @@ class Kafka(ABC):
         """
         from pyspark_kafka_group.testing.records import read
 
-        return read(",".join(self._answering_servers()), topic, isolation_level)
+        return read(self._some_servers(), topic, isolation_level)
 
     def kill(self, broker_id: int) -> None:
         """End a broker without warning: no clean leave, open connections break."""
@@ -200,15 +200,23 @@ class Kafka(ABC):
         """Return the brokers that should answer now: those that no fault silences."""
         return self.bootstrap_servers.split(",")
 
+    def _some_servers(self) -> str:
+        """Return the brokers that should answer now as clients take them; raises if there is none."""
+        servers = self._answering_servers()
+        if not servers:
+            raise KafkaTestingError("all brokers are down or paused: restart() or resume() one")
+        return ",".join(servers)
+
     def _request(self, name: str, what: str, send: Callable[[AdminClient], dict[str, Future[None]]]) -> None:
         from confluent_kafka import KafkaException
 
         # Deliberate: the client has a name, for requests are dropped with the client that sent them.
-        admin = _admin_client(",".join(self._answering_servers()))
+        admin = _admin_client(self._some_servers())
         try:
             send(admin)[name].result(timeout=_REQUEST_TIMEOUT_S)
         except (KafkaException, TimeoutError) as error:
-            raise KafkaTestingError(f"could not {what}: {error}") from error
+            reason = str(error) or f"no answer within {_REQUEST_TIMEOUT_S:.0f} s"
+            raise KafkaTestingError(f"could not {what}: {reason}") from error
 
     def _await_metadata(self, ready: Callable[[dict[str, int]], bool], what: str) -> None:
         """Wait until `ready` holds for ``{topic: partitions with a leader}`` as each broker lists it."""

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,8 +93,24 @@ def test_records_of_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPat
         with pytest.raises(KafkaTestingError, match="the brokers do not answer"):
             use()
     monkeypatch.setattr(ExistingKafka, "_answering_servers", lambda _: [])
-    with pytest.raises(KafkaTestingError, match="all brokers are down or paused"):
-        cluster.read("orders")
+    uses: tuple[Callable[[], object], ...] = (
+        lambda: cluster.read("orders"),
+        lambda: cluster.produce("orders", ["a"]),
+        lambda: cluster.create_topic("orders"),
+        lambda: cluster.add_partitions("orders", 2),
+        lambda: cluster.delete_topic("orders"),
+    )
+    for each in uses:
+        with pytest.raises(KafkaTestingError, match="all brokers are down or paused"):
+            each()
+
+
+def test_a_topic_of_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the error ended before its reason."""
+    monkeypatch.setattr("pyspark_kafka_group.testing.kafka._REQUEST_TIMEOUT_S", 0.3)
+    cluster = ExistingKafka(f"127.0.0.1:{free_ports(1)[0]}")
+    with pytest.raises(KafkaTestingError, match="could not create topic 'orders': no answer within 0 s"):
+        cluster.create_topic("orders")
 
 
 def test_an_existing_cluster_that_does_not_answer_or_has_no_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
