@@ -139,6 +139,26 @@ def test_a_second_source_of_one_group_and_topic_is_refused_and_the_way_out_works
         wait_for(lambda one=one: not members(kafka.bootstrap_servers, one), "the first has left", timeout_s=20)  # type: ignore[misc]
 
 
+def test_a_second_source_that_comes_with_a_restart_is_refused(
+    kafka: Kafka, topic: TopicFactory, group: str, collect: Collect
+) -> None:
+    """Regression: only new queries were checked.  Each branch then got some of the records, and none got the others."""
+    first, second = filled(kafka, topic), filled(kafka, topic)
+    former = [*collect(lambda load: load(first).union(load(second)))]
+    for found in former:
+        found.run_until(80)
+    for name in (first, second):
+        all_committed(kafka, group, name)
+    for found in former:
+        found.query.stop()
+    produce(kafka.bootstrap_servers, first, dict.fromkeys(range(4), 10), start=10)
+
+    for found in collect(lambda load: load(first).union(load(f"{first},{second}")))[len(former) :]:
+        with pytest.raises(StreamingQueryException, match="two sources of this query read the same topics"):
+            assert found.query.awaitTermination(60), "it is not refused"
+        assert not found.rows
+
+
 @either_protocol
 def test_join_of_two_loads_with_a_group_each_has_all_pairs(
     spark: SparkSession, kafka: Kafka, topic: TopicFactory, group: str, protocol: str, tmp_path: Path

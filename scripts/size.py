@@ -35,7 +35,7 @@ BATCH = (
     "connector/stream_reader_42.py KafkaGroupStreamReader.latestOffset",
     "connector/stream_reader.py StreamReader._called",
     "connector/query/query.py Query.latest_offset",
-    "connector/query/second_source.py SourceCheck.call",
+    "connector/query/second_source.py SourceCheck.asked",
     "offsets/batch_offset.py OffsetTexts.read",
     "connector/query/batch_tracker.py BatchTracker.called",
     "coordinator/membership.py Membership.finish",

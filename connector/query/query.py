@@ -148,15 +148,17 @@ class Query:
         KafkaGroupError
             If the query cannot continue.
         """
-        with self._source_check.call(self._texts.read(start).query_id):
-            try:
-                return self._latest_offset(start, max_rows)
-            except StoppingError:
-                if self._has_target:
-                    self.check_running()  # Spark would take the answer for the end of the run
-                self._check_not_abandoned()
-                time.sleep(_STOPPING_PAUSE_S)
-                return start  # the query is being stopped and plans no batch
+        self._source_check.asked()
+        try:
+            end = self._latest_offset(start, max_rows)
+        except StoppingError:
+            if self._has_target:
+                self.check_running()  # Spark would take the answer for the end of the run
+            self._check_not_abandoned()
+            time.sleep(_STOPPING_PAUSE_S)
+            end = start  # the query is being stopped and plans no batch
+        self._source_check.answered(planned=end is not start)
+        return end
 
     def _latest_offset(self, start: Json, max_rows: int | None) -> Json:
         self._event_log.activity.note_call()
@@ -231,15 +233,15 @@ class Query:
 
         After a restart, this may be the first call: Spark repeats the batch that it has logged but not finished.
         """
+        self._source_check.batch_runs()
         logged = self._texts.read(end)
-        with self._source_check.call(logged.query_id):
-            ranges = self._running_ranges(start, logged)
-            if self._group is not None and (self._batch is None or self._batch[0] != logged):
-                # Not the state when the sink asks: a partition may have moved, or start anew, while the batch runs.
-                self._batch = logged, self._group.state
-                if self._control is not None:
-                    self._control.keep_address()
-            return ranges
+        ranges = self._running_ranges(start, logged)
+        if self._group is not None and (self._batch is None or self._batch[0] != logged):
+            # Not the state when the sink asks: a partition may have moved, or start anew, while the batch runs.
+            self._batch = logged, self._group.state
+            if self._control is not None:
+                self._control.keep_address()
+        return ranges
 
     def _running_ranges(self, start: Json, logged: BatchOffset) -> Mapping[TopicPartition, OffsetRange]:
         try:

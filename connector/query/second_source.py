@@ -5,14 +5,18 @@ filters would miss records.  Spark makes two sources if a stream is joined with 
 (4.3.0), and if two ``load()`` read the same.
 
 Spark does not tell a source which query it belongs to.  But it creates all sources of a query before it asks one for a
-batch, and calls to the sources of one query never overlap.  When Spark asks a source for its first batch, the source
-looks for another one that has answered its own first call and has waited since (:meth:`Note.may_come_before`):
+batch, asks them one after the other, and calls to the sources of one query never overlap.  When Spark asks a source for
+the end of a batch, the source looks for another one that has planned its first batch, and has waited since
+(:meth:`Note.may_come_before`):
 
 * If Spark calls the other source meanwhile, they belong to two queries.  This is certain.
-* If Spark does not call it for ten seconds, they belong to one query.  A batch follows the first call of a source, so
-  its next call comes as soon as Spark has written the checkpoint.
+* If Spark does not call it for ten seconds, they belong to one query.  The other one has planned a batch, so its next
+  call comes as soon as Spark has written the checkpoint.
 
-The second finding may be wrong if the driver stands still.  The query that it ends has read nothing.
+A source looks until it has planned its first batch.  A new query plans one at once.  After a restart, Spark may first
+repeat a batch, which the last run has planned, or there is nothing to read.
+
+The second finding may be wrong if the driver stands still.  The query that it ends has planned nothing.
 
 Runs in the source process, on its main thread.
 """
@@ -20,8 +24,6 @@ Runs in the source process, on its main thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark_kafka_group.offsets.errors import OptionError
@@ -33,9 +35,6 @@ from pyspark_kafka_group.wire.deadline import Deadline
 # which takes a second or two on an object store.
 _SILENCE_S = 10.0
 _PAUSE_S = 0.05
-
-# The same if both have the id of one query.
-_KNOWN_SILENCE_S = 0.5
 
 
 class SourceCheck:
@@ -54,36 +53,30 @@ class SourceCheck:
     def __init__(self, settings: Settings, created_at: float, *, folder: Path | None = None) -> None:
         self._notes = Notes(settings, created_at, folder)
 
-    @contextmanager
-    def call(self, query_id: str | None) -> Iterator[None]:
-        """Note a call for a batch.  The first one looks for another source.
-
-        Parameters
-        ----------
-        query_id : str or None
-            The id of the query, from the offset that Spark has passed.
+    def asked(self) -> None:
+        """Note that Spark asks for the end of a batch, and look for another source.
 
         Raises
         ------
         OptionError
             If another source of the same query reads the same topics in the same group.
         """
-        notes = self._notes
-        if not notes.usable:
-            yield
-            return
-        first = notes.own.calls == 0
-        notes.write(running=True, calls=notes.own.calls + 1)
-        try:
-            if first:
-                notes.write(first_at=time.monotonic(), query_id=query_id)
-                self._check_alone()
-            else:
-                # Spark calls all sources of the query before it calls this one again.  So all have looked by now.
-                notes.close()
-            yield
-        finally:
-            notes.write(running=False)
+        if self._notes.own.planned:
+            # Spark has asked all sources of the query before it asks this one again.  So all have looked by now.
+            self.close()
+        if self._notes.usable:
+            self._notes.write(asked_at=time.monotonic())
+            self._check_alone()
+
+    def answered(self, *, planned: bool) -> None:
+        """Note the answer, and whether it plans a batch."""
+        if self._notes.usable:
+            self._notes.write(planned=planned, waits_since=time.monotonic())
+
+    def batch_runs(self) -> None:
+        """Note that Spark runs a batch.  After a restart, it may be one of the last run."""
+        if self._notes.own.planned:
+            self.close()
 
     def close(self) -> None:
         """Remove the notes, and stop writing."""
@@ -95,7 +88,7 @@ class SourceCheck:
             shared = other.shared_topics(own)
             if not shared or not other.may_come_before(own):
                 continue
-            if self._stays_silent(other, _SILENCE_S if own.query_id is None else _KNOWN_SILENCE_S):
+            if self._stays_silent(other):
                 notes.close()
                 raise OptionError(
                     "kafka.group.id",
@@ -107,12 +100,11 @@ class SourceCheck:
                     "toDF.",
                 )
 
-    def _stays_silent(self, other: Note, seconds: float) -> bool:
+    def _stays_silent(self, other: Note) -> bool:
         """Wait, and return whether the source still runs and Spark has not called it in that time."""
-        deadline = Deadline.after(seconds)
+        deadline = Deadline.after(_SILENCE_S)
         while not deadline.passed:
-            now = self._notes.of(other.pid)
-            if now is None or now.running or now.calls != other.calls:
+            if self._notes.of(other.pid) != other:
                 return False
             time.sleep(_PAUSE_S)
         return True

@@ -41,16 +41,13 @@ class Note(NamedTuple):
         The option ``subscribePattern``.
     checkpoint : str or None
         The option ``checkpointLocation``.
-    created_at : float
-        When Spark created the source.
-    first_at : float or None
-        When Spark first asked for the end or the ranges of a batch.
-    query_id : str or None
-        The query's id, from the offset that Spark passed; None if the query is new.
-    calls : int
-        The number of calls since the first one for a batch, including that one and the running one.
-    running : bool
-        Whether a call is running.
+    waits_since : float
+        When Spark created the source, or got its last answer.
+    asked_at : float or None
+        When Spark last asked for the end of a batch.
+    planned : bool
+        Whether the answer has planned a batch.  Then Spark's next call to this source comes at once, and not only with
+        the next trigger.
     """
 
     pid: int
@@ -60,11 +57,9 @@ class Note(NamedTuple):
     topics: list[str]
     pattern: str | None
     checkpoint: str | None
-    created_at: float
-    first_at: float | None = None
-    query_id: str | None = None
-    calls: int = 0
-    running: bool = False
+    waits_since: float
+    asked_at: float | None = None
+    planned: bool = False
 
     def shared_topics(self, other: Note) -> list[str]:
         """Return the topics, or the pattern, that both read as members of one group.  Two patterns must be equal."""
@@ -82,20 +77,18 @@ class Note(NamedTuple):
         return topic in self.topics if self.pattern is None else re.fullmatch(self.pattern, topic) is not None
 
     def may_come_before(self, other: Note) -> bool:
-        """Return whether Spark may have asked this source, and then ``other``, for the first batch of one query.
+        """Return whether Spark may have asked this source, and now asks ``other``, for one batch of one query.
 
-        Spark creates all sources of a query before it asks one for a batch.  A query has one thread, which asks the
-        second source after the first one has answered, and before it calls the first one again.
+        A query has one thread.  It creates all sources before it asks one, and then asks each of them once for each
+        batch.
         """
         return (
             self.parent == other.parent
             and self.pid != other.pid
             and (None in (self.checkpoint, other.checkpoint) or self.checkpoint == other.checkpoint)
-            and self.first_at is not None
-            and self.first_at >= other.created_at
-            and self.query_id == other.query_id
-            and self.calls == 1
-            and not self.running
+            and self.planned
+            and self.asked_at is not None
+            and self.asked_at >= other.waits_since
         )
 
 
@@ -131,7 +124,7 @@ class Notes:
             topics=[str(tp) for tp in group.partitions] or sorted(group.topics),
             pattern=group.pattern,
             checkpoint=None if settings.checkpoint is None else str(settings.checkpoint),
-            created_at=created_at,
+            waits_since=created_at,
         )
         self._folder = folder or Path()
         try:

@@ -98,8 +98,8 @@ FAULTS = [
     Fault(
         "a run with availableNow whose member has left ends well",
         "connector/query/query.py",
-        "                if self._has_target:\n                    self.check_running()",
-        "                if False:\n                    self.check_running()",
+        "            if self._has_target:\n                self.check_running()",
+        "            if False:\n                self.check_running()",
         "tests/connector/query/test_query.py",
     ),
     Fault(

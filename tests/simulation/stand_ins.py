@@ -7,9 +7,8 @@ decisions.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset
@@ -93,9 +92,11 @@ class NoSocket:
 class OnlySource:
     """Replaces :class:`SourceCheck`: no query has a second source."""
 
-    @contextmanager
-    def call(self, query_id: str | None) -> Iterator[None]:
-        yield
+    def asked(self) -> None: ...
+
+    def answered(self, *, planned: bool) -> None: ...
+
+    def batch_runs(self) -> None: ...
 
     def close(self) -> None: ...
 

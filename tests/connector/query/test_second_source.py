@@ -31,18 +31,18 @@ FIRST = Note(
     topics=["orders", "payments"],
     pattern=None,
     checkpoint=None,
-    created_at=0.0,
-    first_at=1.0,
-    calls=1,
+    waits_since=2.0,
+    asked_at=1.0,
+    planned=True,
 )
-SECOND = FIRST._replace(pid=2, topics=["orders"], created_at=0.1, first_at=3.01, running=True)
+SECOND = FIRST._replace(pid=2, topics=["orders"], waits_since=0.1, asked_at=3.01, planned=False)
 
 A = TopicPartition("orders", 0)
 RANGES = {A: OffsetRange.checked(5, 9)}
 
 
-def end(until: int) -> Json:
-    return BatchOffset("q", {A: PartitionEntry(OffsetRange.checked(0, until), None, None, "l")}).to_json()
+def end(until: int, source: str = "q") -> Json:
+    return BatchOffset(source, {A: PartitionEntry(OffsetRange.checked(0, until), None, None, "l")}).to_json()
 
 
 INITIAL = INITIAL_OFFSET.to_json()
@@ -63,7 +63,6 @@ class FakeQuery(Query):
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second_source, "_SILENCE_S", 0.4)
-    monkeypatch.setattr(second_source, "_KNOWN_SILENCE_S", 0.1)
     monkeypatch.setattr(second_source, "_PAUSE_S", 0.01)
 
 
@@ -105,11 +104,9 @@ def test_sources_that_are_asked_one_after_the_other_may_belong_to_one_query() ->
     [
         {"pid": SECOND.pid},
         {"parent": 8},
-        {"first_at": 0.05},  # Spark first creates all sources of a query
-        {"first_at": None},
-        {"running": True},  # a query has one thread
-        {"calls": 2},  # Spark asks all sources for the first batch before it runs this batch
-        {"query_id": "q"},
+        {"asked_at": 0.05},  # Spark first creates all sources of a query, and asks each one once for each batch
+        {"asked_at": None},
+        {"planned": False},  # it has not answered, or Spark calls it again only with the next trigger
     ],
 )
 def test_other_orders_of_calls_are_those_of_two_queries(change: Json) -> None:
@@ -118,7 +115,7 @@ def test_other_orders_of_calls_are_those_of_two_queries(change: Json) -> None:
 
 def test_the_second_source_may_be_asked_much_later() -> None:
     """Regression: after a second, as in a long garbage collection, both became members, and joins missed pairs."""
-    assert FIRST.may_come_before(SECOND._replace(first_at=100.0))
+    assert FIRST.may_come_before(SECOND._replace(asked_at=100.0))
 
 
 def test_checkpoints_that_differ_are_those_of_two_queries() -> None:
@@ -167,14 +164,54 @@ def test_a_second_source_of_one_query_is_refused(source: Callable[..., FakeQuery
     assert len(list(tmp_path.iterdir())) == 1, "the query that ends does not stop others"
 
 
-def test_a_second_source_of_a_query_that_repeats_a_batch_is_refused_at_once(
+def test_a_second_source_of_a_query_that_restarts_is_refused(source: Callable[..., FakeQuery]) -> None:
+    """Regression: each source has an id of its own, which was taken for that of its query.  So none was ever found."""
+    first, second = source(), source()
+    assert plan(first, end(1, "a"), end(2, "a")) == end(2, "a")
+    with pytest.raises(OptionError, match="two sources of this query"):
+        second.latest_offset(end(1, "b"), None)
+
+
+def test_a_second_source_is_refused_after_a_batch_that_is_repeated(source: Callable[..., FakeQuery]) -> None:
+    """The last run has planned that batch, and while it runs, Spark calls none of the sources."""
+    first, second = source(), source()
+    for one in (first, second):
+        assert one.running_ranges(end(1), end(2)) == RANGES
+    plan(first, end(2), end(3))
+    with pytest.raises(OptionError, match="two sources of this query"):
+        second.latest_offset(end(2), None)
+
+
+def test_a_second_source_is_refused_with_the_first_batch_of_the_first_one(source: Callable[..., FakeQuery]) -> None:
+    """After a restart, there may be nothing to read for some time."""
+    first, second = source(), source()
+    for _ in range(3):
+        assert plan(first, end(1), None) == plan(second, end(1), None) == end(1)
+    plan(first, end(1), end(2))
+    with pytest.raises(OptionError, match="two sources of this query"):
+        second.latest_offset(end(1), None)
+
+
+def test_a_source_that_has_planned_nothing_proves_nothing(
+    source: Callable[..., FakeQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark calls it again only with the next trigger, maybe after minutes."""
+    monkeypatch.setattr(second_source, "_SILENCE_S", 60.0)
+    first, second = source(), source()
+    assert plan(first, end(1), None) == end(1)
+    assert plan(second, end(1), end(2)) == end(2)
+
+
+def test_a_query_that_has_planned_a_batch_is_never_ended(
     source: Callable[..., FakeQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(second_source, "_SILENCE_S", 60.0)
     first, second = source(), source()
-    assert first.running_ranges(INITIAL, end(1)) == RANGES
-    with pytest.raises(OptionError, match="two sources of this query"):
-        second.running_ranges(INITIAL, end(1))
+    plan(first, end(1), None)
+    plan(second, end(1), end(2))
+    second.running_ranges(end(1), end(2))
+    plan(first, end(1), end(2))
+    assert plan(second, end(2), end(3)) == end(3)
 
 
 @pytest.mark.parametrize("change", [{"kafka.group.id": "other"}, {"kafka.group.id": "", "groupIdPrefix": "etl"}])
@@ -186,17 +223,18 @@ def test_sources_with_groups_of_their_own_belong_together(
     assert plan(second, INITIAL, end(2)) == end(2)
 
 
+@pytest.mark.parametrize("start", [INITIAL, end(1)], ids=["new", "restart"])
 def test_a_source_that_spark_calls_meanwhile_belongs_to_another_query(
-    source: Callable[..., FakeQuery], monkeypatch: pytest.MonkeyPatch
+    source: Callable[..., FakeQuery], monkeypatch: pytest.MonkeyPatch, start: Json
 ) -> None:
     """Two queries start at the same time.  Regression: with other options, the second one ended with an error."""
     monkeypatch.setattr(second_source, "_SILENCE_S", 60.0)
     first, second = source(), source()
-    plan(first, INITIAL, end(1))
-    batch_begins = Timer(0.1, lambda: first.running_ranges(INITIAL, end(1)))
+    plan(first, start, end(2))
+    batch_begins = Timer(0.1, lambda: first.running_ranges(start, end(2)))
     batch_begins.start()
     begin = time.monotonic()
-    assert second.latest_offset(INITIAL, None) == INITIAL
+    assert second.latest_offset(start, None) == start
     assert 0.05 < time.monotonic() - begin < 30
     batch_begins.join()
 
