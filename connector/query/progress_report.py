@@ -47,6 +47,11 @@ FIELDS: Mapping[str, tuple[str, str]] = {
         "Offsets that the brokers deleted before the group read them: log start minus committed offset. Only for "
         "partitions with such offsets. The query lists the log starts once a minute, of the partitions with a lag.",
     ),
+    "ahead": (
+        "topic → partition → number",
+        "Committed offset minus log end offset. Only for partitions whose committed offset is the higher one, for "
+        "example while a transaction is open, or if another member has read on after the end of an `availableNow`.",
+    ),
     "totalLag": ("number", "The sum of `lag`."),
     "minLag": ("number", "The smallest lag of a partition; 0 if none is known."),
     "maxLag": ("number", "The largest lag of a partition."),
@@ -117,6 +122,7 @@ def partitions_report(state: State, ends: _Offsets, starts: _Offsets = MappingPr
     log_ends: _ByTopic = {}
     lags: _ByTopic = {}
     expired: _ByTopic = {}
+    ahead: _ByTopic = {}
     every_lag: list[int] = []
     behind: list[int] = []
     for tp in sorted(state.owned):
@@ -134,6 +140,8 @@ def partitions_report(state: State, ends: _Offsets, starts: _Offsets = MappingPr
             every_lag.append(lag)
             if p.committed < start:
                 expired.setdefault(tp.topic, {})[number] = start - p.committed
+            if p.committed > end:
+                ahead.setdefault(tp.topic, {})[number] = p.committed - end
         if p.position is not None:
             behind.append(max(0, end - max(p.position, start)))
     return {
@@ -142,6 +150,7 @@ def partitions_report(state: State, ends: _Offsets, starts: _Offsets = MappingPr
         "logEnd": log_ends,
         "lag": lags,
         "expired": expired,
+        "ahead": ahead,
         "totalLag": sum(every_lag),
         "minLag": min(every_lag, default=0),
         "maxLag": max(every_lag, default=0),

@@ -15,6 +15,7 @@ REPORT: dict[str, Any] = {
     "logEnd": {"orders": {"2": 9, "3": 30, "10": 100}},
     "lag": {"orders": {"2": 2, "3": 15, "10": 60}},
     "expired": {"orders": {"3": 5}},
+    "ahead": {},
     "heldBack": {"orders": {"10": "it has no leader"}},
     "totalLag": 77,
     "logEndAt": 990.0,

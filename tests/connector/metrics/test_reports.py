@@ -26,12 +26,22 @@ def test_a_source_is_shown_with_its_topics_and_partitions() -> None:
     assert (found.query, found.run_id, found.text("group")) == ("orders-etl", "run-1", "etl")
     assert found.report == REPORT
     assert [(p.topic, p.number) for p in found.partitions] == [*(("orders", n) for n in (2, 3, 10)), ("other", 0)]
-    assert found.partitions[1] == PartitionReport("orders", 3, 20, 30, 15, 5, is_draining=True, is_held_back=False)
+    assert found.partitions[1] == PartitionReport("orders", 3, 20, 30, 15, 5, 0, is_draining=True, is_held_back=False)
     assert (found.partitions[1].committed, found.partitions[1].behind) == (10, 10)
     assert (found.partitions[3].committed, found.partitions[3].behind) == (None, None)
     assert found.topics == {"orders": list(found.partitions[:3]), "other": [found.partitions[3]]}
     assert (found.rate("inputRowsPerSecond"), found.rate("processedRowsPerSecond")) == (10.0, 25.5)
     assert (found.number("generation"), found.number("events", "planned"), found.number("lag")) == (4, 6, None)
+
+
+def test_a_committed_offset_may_be_after_the_log_end() -> None:
+    """Regression: the metric was the log end, because the lag is never negative.
+
+    The log ends before the first open transaction, and with ``availableNow`` where it ended at the start of the run.
+    """
+    changes = {"logEnd": {"orders": {"2": 5}}, "lag": {"orders": {"2": 0}}, "ahead": {"orders": {"2": 2}}}
+    (found,) = sources(progress(source({**REPORT, **changes})))
+    assert (found.partitions[0].committed, found.partitions[0].log_end, found.partitions[0].behind) == (7, 5, 0)
 
 
 @pytest.mark.parametrize(

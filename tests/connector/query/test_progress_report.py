@@ -52,6 +52,7 @@ def test_each_owned_partition_is_shown_where_it_belongs() -> None:
         "logEnd": {"orders": {"2": 5, "3": 30, "10": 100}},
         "lag": {"orders": {"2": 0, "3": 15, "10": 60}},
         "expired": {},
+        "ahead": {"orders": {"2": 2}},
         "totalLag": 75,
         "minLag": 0,
         "maxLag": 60,
