@@ -192,3 +192,17 @@ def test_a_cluster_whose_first_start_was_interrupted_starts_again(tmp_path: Path
     formatted = (tmp_path / "broker-1" / "data" / "meta.properties").read_text()
     with LocalKafka(3, data_dir=tmp_path) as again:
         assert f"cluster.id={cluster_id(again)}\n" in formatted
+
+
+def test_data_folders_can_be_chosen(tmp_path: Path) -> None:
+    """Regression: a cluster with another `log.dirs` ended with an error of Python, also after a usual one."""
+    own = {"log.dirs": f"first, {tmp_path}/second", "metadata.log.dir": f"{tmp_path}/second"}
+    for run in ("new", "formatted"):
+        with LocalKafka(data_dir=tmp_path / "kept", properties=own) as local:
+            topic = f"chosen-{run}"
+            local.create_topic(topic, 4)
+            local.produce(topic, ["a"], partition=3)
+            folders = [local.partition_folder(1, topic, n) for n in range(4)]
+            assert all(folder.is_dir() for folder in folders)
+            assert {folder.parent.name for folder in folders} == {"first", "second"}
+            assert f"cluster.id={cluster_id(local)}\n" in (tmp_path / "second" / "meta.properties").read_text()

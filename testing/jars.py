@@ -132,16 +132,24 @@ def resolve(jars: JarSet, *, say: Callable[[str], None] | None = None) -> list[P
     Raises
     ------
     KafkaTestingError
-        The jars could not be fetched, or the hash of one is not the known one.  The text names what was tried, the
-        log, and what to do.
+        The jars could not be fetched or kept, or the hash of one is not the known one.  The text names what was tried,
+        the log, and what to do.
     """
     folder = cache_dir() / "jars" / jars.name
     files = _intact(jars, folder)
     if files is None:
         say = say or _say_on_stderr
-        with _lock(cache_dir() / "lock", lambda: say(f"another process is fetching jars, waiting for {jars.label}")):
-            # The process that held the lock may have fetched the same set.
-            files = _intact(jars, folder, say) or _Fetch(jars, folder, say).run()
+        try:
+            with _lock(
+                cache_dir() / "lock", lambda: say(f"another process is fetching jars, waiting for {jars.label}")
+            ):
+                # The process that held the lock may have fetched the same set.
+                files = _intact(jars, folder, say) or _Fetch(jars, folder, say).run()
+        except OSError as problem:
+            raise KafkaTestingError(
+                f"the jars of {jars.label} cannot be kept in {cache_dir()} ({problem}): set {CACHE_VARIABLE} to a "
+                "folder that you may write"
+            ) from problem
     return files
 
 

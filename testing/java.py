@@ -42,7 +42,7 @@ def find_java() -> Path:
         if java is None:
             raise JavaError(f"Kafka needs Java, and there is no java on the path: {_REMEDY}")
     # macOS has a java that only says that there is no Java: it exits with an error.
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", check=False)
     found = _VERSION.search(answer.stderr)
     if answer.returncode != 0 or found is None:
         raise JavaError(f"{java} does not run ({answer.stderr.strip() or 'no output'}): {_REMEDY}")

@@ -44,6 +44,7 @@ JAVA_OPTIONS_VARIABLE = "KAFKA_JAVA_OPTIONS"
 
 _META = "meta.properties"
 _CLUSTER_ID = re.compile(r"^cluster\.id=(.*)$", re.MULTILINE)
+_DATA_FOLDERS = ("log.dirs", "metadata.log.dir")
 _FORMATTED: dict[str, dict[str, bytes]] = {}
 """By version of Kafka: what a new data folder has, by the names of the files, without the file of the ids."""
 
@@ -55,6 +56,7 @@ _LOG_LINES_IN_ERRORS = 30
 _NOT_BOUND = re.compile(rf"failed to bind to {re.escape(HOST)}:(\d+)")
 # Brokers listen seconds after their ports were chosen.  Other test runs choose theirs in the same way.
 _PORT_CHOICES = 3
+_HIGHEST_PORT = 65_535
 _LOGGING = {  # by file, with the property of Java that names it: each back end knows its own
     "log4j2.properties": ("log4j2.configurationFile", LOGGING),
     "log4j.properties": ("log4j.configuration", LOGGING_OF_3),
@@ -121,6 +123,8 @@ class LocalKafka(Kafka):
             raise ValueError(f"brokers={brokers}: choose 1, or 3 (two cannot outvote a lost one)")
         if port is not None and brokers != 1:
             raise ValueError(f"port={port} is for one broker, and brokers={brokers}")
+        if port is not None and not 0 <= port <= _HIGHEST_PORT:
+            raise ValueError(f"port={port}: choose a port from 1 to {_HIGHEST_PORT}")
         self._brokers = brokers
         self._port = port
         self._version = version or os.environ.get(VERSION_VARIABLE) or KAFKA_VERSION
@@ -185,18 +189,22 @@ class LocalKafka(Kafka):
         return self
 
     def _start_brokers(self, java: Path, jars: list[Path]) -> None:
-        self._folder = self._keep or Path(tempfile.mkdtemp(prefix="kafka-"))
         atexit.register(self._stop_at_exit, os.getpid())
         try:
+            self._folder = self._keep or Path(tempfile.mkdtemp(prefix="kafka-"))
             self._configure(self._folder)
             self._command = self._java(java, jars, self._folder)
             self._format()
             for broker_id in self._ports:
                 self._launch(broker_id)
             self._await_brokers()
-        except BaseException:
+        except BaseException as problem:
             self.stop()
-            raise
+            if not isinstance(problem, OSError):
+                raise
+            raise KafkaTestingError(
+                f"the brokers' files cannot be written ({problem}): choose another data_dir, or another TMPDIR"
+            ) from problem
 
     def stop(self) -> None:
         """End all brokers: cleanly where `data_dir` stays, else at once, with their data."""
@@ -269,7 +277,8 @@ class LocalKafka(Kafka):
 
     def partition_folder(self, broker_id: int, topic: str, partition: int) -> Path:
         """Return the folder of a partition's log.  Change it only while the broker is stopped."""
-        return self._home(broker_id) / "data" / f"{topic}-{partition}"
+        folders = [data / f"{topic}-{partition}" for data in self._data(broker_id)]
+        return next((folder for folder in folders if folder.exists()), folders[0])
 
     def log_tail(self, lines: int = 100) -> str:
         """Return the last lines of each broker's log, until the cluster is stopped."""
@@ -302,11 +311,21 @@ class LocalKafka(Kafka):
     def _java(self, java: Path, jars: list[Path], folder: Path) -> list[str]:
         heap = "-Xmx512m" if self._brokers == 1 else "-Xmx384m"
         logging = [f"-D{name}={(folder / file).as_uri()}" for file, (name, _) in _LOGGING.items()]
-        more = shlex.split(os.environ.get(JAVA_OPTIONS_VARIABLE, ""))
+        try:
+            more = shlex.split(os.environ.get(JAVA_OPTIONS_VARIABLE, ""))
+        except ValueError as problem:
+            raise KafkaTestingError(
+                f"{JAVA_OPTIONS_VARIABLE} cannot be read ({problem}): correct its quotes"
+            ) from problem
         return [str(java), heap, *_JVM_OPTIONS, *more, *logging, "-cp", ":".join(map(str, jars))]
 
     def _configure(self, folder: Path) -> None:
         """Choose ports, start the proxies and write each broker's files."""
+        if "," in str(folder):
+            raise KafkaTestingError(
+                f"Kafka takes {folder} for several folders, because of its comma: choose another data_dir, or another "
+                "TMPDIR"
+            )
         ids = range(1, self._brokers + 1)
         ports = iter(free_ports(5 * self._brokers))
         for broker_id in ids:
@@ -346,9 +365,10 @@ class LocalKafka(Kafka):
         of this process.
         """
         cluster_id = self._cluster_id() or new_id()
-        folders = {broker_id: self._home(broker_id) / "data" for broker_id in self._ports}
+        folders = {broker_id: self._data(broker_id)[0] for broker_id in self._ports}
         new = {broker_id: data for broker_id, data in folders.items() if not (data / _META).exists()}
-        if self._version in _FORMATTED:
+        usual = self._properties.keys().isdisjoint(_DATA_FOLDERS)
+        if usual and self._version in _FORMATTED:
             for broker_id, data in new.items():
                 data.mkdir(parents=True, exist_ok=True)
                 for name, content in _FORMATTED[self._version].items():
@@ -368,14 +388,14 @@ class LocalKafka(Kafka):
         finally:
             for run in runs.values():
                 run.kill()
-        for data in new.values():
+        for data in new.values() if usual else ():
             written = [file for file in data.iterdir() if file.name != _META]
             _FORMATTED[self._version] = {file.name: file.read_bytes() for file in written}
 
     def _cluster_id(self) -> str | None:
         """Return the id of the cluster, as it is in the data folders; None if all of them are new."""
         for broker_id in self._ports:
-            meta = self._home(broker_id) / "data" / _META
+            meta = self._data(broker_id)[0] / _META
             found = _CLUSTER_ID.search(meta.read_text()) if meta.exists() else None
             if found is not None:
                 return found[1]
@@ -411,6 +431,11 @@ class LocalKafka(Kafka):
     def _home(self, broker_id: int) -> Path:
         assert self._folder is not None
         return self._folder / f"broker-{broker_id}"
+
+    def _data(self, broker_id: int) -> list[Path]:
+        """Return the data folders of a broker, which runs in its home."""
+        named = self._properties.get("log.dirs", "data")
+        return [self._home(broker_id) / one.strip() for one in named.split(",")]
 
     def _settings(self, broker_id: int) -> Path:
         return self._home(broker_id) / "server.properties"

@@ -137,6 +137,35 @@ def test_two_local_brokers_are_refused() -> None:
         LocalKafka(2)
 
 
+@pytest.mark.parametrize(
+    ("folder", "options", "error"),
+    [
+        ("file", "", r"files cannot be written \(.*Not a directory.*\): choose another data_dir, or another TMPDIR"),
+        ("a,b", "", "because of its comma: choose another data_dir, or another TMPDIR"),
+        ("new", "-Da='x", r"KAFKA_JAVA_OPTIONS cannot be read \(No closing quotation\): correct its quotes"),
+    ],
+)
+def test_a_folder_or_an_option_that_cannot_be_used_is_an_error_of_this_package(
+    folder: str, options: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: they were bare errors of Python."""
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("pyspark_kafka_group.testing.local.find_java", lambda: Path("java"))
+    monkeypatch.setattr("pyspark_kafka_group.testing.local.kafka_jars", lambda _: [])
+    monkeypatch.setenv("KAFKA_JAVA_OPTIONS", options)
+    local = LocalKafka(data_dir=tmp_path / folder)
+    with pytest.raises(KafkaTestingError, match=error):
+        local.start()
+    with pytest.raises(KafkaTestingError, match="not started"):
+        local.create_topic("orders")
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_port_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="port=70000: choose a port from 1 to 65535"):
+        LocalKafka(port=70_000)
+
+
 def test_the_image_comes_from_argument_variable_or_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KAFKA_IMAGE", raising=False)
     assert ContainerKafka()._image == "apache/kafka:4.3.1"

@@ -107,6 +107,15 @@ def forget_this_process() -> None:
     jars._hashed.clear()
 
 
+def test_a_cache_that_cannot_be_written_is_named(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: in a container whose user has no home it was a bare FileNotFoundError."""
+    (tools.folder / "file").touch()
+    monkeypatch.setenv("PYSPARK_KAFKA_GROUP_CACHE", str(tools.folder / "file" / "cache"))
+    remedy = "set PYSPARK_KAFKA_GROUP_CACHE to a folder that you may write"
+    with pytest.raises(KafkaTestingError, match=rf"Two jars 1 cannot be kept in .*/file/cache \(.*\): {remedy}"):
+        resolve(TWO)
+
+
 @pytest.mark.parametrize("wanted", [TWO, PINNED], ids=["any", "with known hashes"])
 def test_jars_are_fetched_once_and_nothing_but_them_and_their_manifest_is_left(wanted: JarSet, tools: Tools) -> None:
     first = resolve(wanted)

@@ -76,3 +76,11 @@ def test_a_java_that_only_complains_is_quoted(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     with pytest.raises(JavaError, match=r"does not run \(The operation couldn't be completed\.\): install Java 17"):
         find_java()
+
+
+def test_a_java_that_writes_another_encoding_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: it was a UnicodeDecodeError."""
+    java = fake_java(tmp_path / "jdk", 'openjdk version "17.0.1"')
+    java.write_bytes(java.read_bytes().replace(b"openjdk", b"g\xe9n\xe9rique\nopenjdk"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    assert find_java() == java
