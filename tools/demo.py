@@ -43,6 +43,7 @@ pyspark_kafka_group.run_until_signal(query)
 
 _PER_SECOND = 100
 _PRODUCE_EVERY_S = 0.1
+_MOST_AT_ONCE = 10 * _PER_SECOND
 _PRICES = {"tea": 6.9, "mug": 12.0, "kettle": 49.0, "filter": 4.2, "beans": 14.8}
 
 # An application joins the group after 10 s on two idle cores, and ends within a batch.
@@ -93,6 +94,8 @@ def orders_to(servers: str) -> Iterator[None]:
         begin, produced = time.monotonic(), 0
         while not stop.wait(_PRODUCE_EVERY_S):
             due = int((time.monotonic() - begin) * _PER_SECOND)
+            if due - produced > _MOST_AT_ONCE:  # after a pause, as with Ctrl-Z: all of it may not fit into the client
+                begin, due = time.monotonic() - produced / _PER_SECOND, produced
             for number in range(produced + 1, due + 1):
                 item = random.choice([*_PRICES])
                 order = {"order": number, "item": item, "price": _PRICES[item]}
