@@ -16,12 +16,12 @@ import socket
 import threading
 from collections import deque
 from concurrent.futures import Future
-from functools import partial
+from functools import lru_cache, partial
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.threads import start_daemon
+from pyspark_kafka_group.wire.threads import in_background
 from pyspark_kafka_group.wire.types import Address, PropertyError
 
 
@@ -48,9 +48,6 @@ _PORT = 9092
 
 _NO_ROUTE = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.ENETUNREACH, errno.EHOSTUNREACH)
 """Errors of an address that this machine does not reach.  Those of other addresses of the broker say more."""
-
-_lock = threading.Lock()  # guards `_running`
-_running: dict[Lookup, Future[list[Endpoint]]] = {}
 
 
 def addresses(servers: str) -> list[Address]:
@@ -109,31 +106,22 @@ def endpoints(
     key = address, family, canonical
     if _is_numeric(address.host) and not canonical:
         return _look_up(key)
-    with _lock:
-        lookup = _running.get(key)
-        if lookup is None:
-            lookup = Future()
-            start_daemon(partial(_run, key, lookup), "kafka-group-names")
-            _running[key] = lookup
+    lock, lookups = _lookups(os.getpid())
+    with lock:
+        lookup = lookups.get(key)
+        if lookup is None or lookup.done():  # a later caller gets a new answer
+            lookup = lookups[key] = in_background(partial(_look_up, key), "kafka-group-names")
     try:
         return lookup.result(timeout_s)
     except TimeoutError:
         raise TimeoutError(f"the name {address.host!r} was not found within {timeout_s:.3g} s") from None
 
 
-def _run(key: Lookup, lookup: Future[list[Endpoint]]) -> None:
-    try:
-        found = _look_up(key)
-    except Exception as problem:  # for the callers that wait
-        outcome: list[Endpoint] | Exception = problem
-    else:
-        outcome = found
-    with _lock:
-        del _running[key]  # first, so that later callers get a new answer
-    if isinstance(outcome, Exception):
-        lookup.set_exception(outcome)
-    else:
-        lookup.set_result(outcome)
+@lru_cache(maxsize=1)
+def _lookups(_: int) -> tuple[threading.Lock, dict[Lookup, Future[list[Endpoint]]]]:
+    """Return the last lookup of each name, and a lock for them."""
+    # Deliberate: by process.  After a fork the lock may be held for ever, and nobody completes a lookup.
+    return threading.Lock(), {}
 
 
 def _look_up(key: Lookup) -> list[Endpoint]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -351,6 +352,19 @@ def test_a_connection_attempt_may_get_less_time_than_an_answer(full: Address) ->
     with pytest.raises(TimeoutError):
         BrokerConnection(full, "me", 60.0, Security(), connect_s=0.1)
     assert time.monotonic() - begin < 10
+
+
+def test_a_name_is_found_after_a_fork_during_its_lookup(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the child waited for the thread of its parent, each time."""
+    resolver = Resolver(broker.address)
+    monkeypatch.setattr(socket, "getaddrinfo", resolver)
+    with pytest.raises(TimeoutError, match=r"kafka\.example"):
+        BrokerConnection(Address("kafka.example", 9092), "me", 5.0, Security(), needed=(), begin_s=0.05)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [(socket.AF_INET, socket.SOCK_STREAM, 0, "", broker.address)])
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    connection = BrokerConnection(Address("kafka.example", 9092), "me", 5.0, Security(), needed=(), begin_s=2.0)
+    assert connection.ask(ASK, 2.0) == FOUND
+    resolver.may_answer.set()
 
 
 def test_a_response_may_be_as_large_as_was_said_and_no_larger(broker: FakeBroker) -> None:

@@ -105,7 +105,7 @@ class TokenEndpoint:
             request = Request(self.url, urlencode(form).encode() or None, {**headers, "Accept": "application/json"})
             # Azure's metadata service is on this machine.  A proxy cannot reach it.
             direct = [ProxyHandler({})] if isinstance(self.who, AzureMachine) else []
-            opener = build_opener(_no_redirects(), *_in_time(deadline, self.tls()), *direct)
+            opener = build_opener(_no_redirects(), _in_time(deadline, self.tls()), *direct)
             # Deliberate: never 0, which would mean not to wait at all.
             with opener.open(request, timeout=max(deadline.left_s, 0.001)) as answer:
                 return _token(_read(answer))
@@ -233,10 +233,10 @@ def _no_redirects() -> Any:
     return NoRedirects()
 
 
-def _in_time(deadline: Deadline, tls: ssl.SSLContext | None) -> tuple[Any, Any]:
-    """Return handlers for http and https that read until the deadline.  urllib limits only each piece of an answer."""
+def _in_time(deadline: Deadline, tls: ssl.SSLContext | None) -> Any:
+    """Return a handler that reads until the deadline.  urllib limits only each piece of an answer."""
     from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
-    from urllib.request import HTTPHandler, HTTPSHandler
+    from urllib.request import HTTPHandler
 
     class TimedResponse(HTTPResponse):
         def __init__(self, sock: Any, *args: Any, **named: Any) -> None:
@@ -258,12 +258,13 @@ def _in_time(deadline: Deadline, tls: ssl.SSLContext | None) -> tuple[Any, Any]:
     class TimedHTTPSConnection(HTTPSConnection):
         response_class = TimedResponse
 
-    class TimedHTTPHandler(HTTPHandler):
+    class TimedHandler(HTTPHandler):
+        handler_order = HTTPHandler.handler_order - 1  # before urllib's handler for https
+
         def http_open(self, request: Any) -> Any:
             return self.do_open(TimedHTTPConnection, request)
 
-    class TimedHTTPSHandler(HTTPSHandler):
         def https_open(self, request: Any) -> Any:
             return self.do_open(TimedHTTPSConnection, request, context=tls)
 
-    return TimedHTTPHandler(), TimedHTTPSHandler()
+    return TimedHandler()
