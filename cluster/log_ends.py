@@ -42,7 +42,11 @@ _log = logging.getLogger(__name__)
 Connect = Callable[..., BrokerConnection]
 
 _TIMEOUT_S = 1.0
-"""How long a connection to a leader, and an answer of it, may take, in seconds."""
+"""How long a connection to a leader, and an answer of it, may take at first, in seconds."""
+
+_LONGEST_S = 8.0
+"""How long they may take after several timeouts, which each double the time.  A busy leader answers late.  Planning
+waits for it, so there is a limit."""
 
 _PREPARE_S = 3.0
 """How long a call waits for the search for leaders, and again for connections to them, in seconds."""
@@ -76,6 +80,7 @@ class _Leader:
     connection: BrokerConnection | None = None
     connecting: Future[BrokerConnection] | None = None
     is_silent: bool = False  # whether it did not answer the last time: then no call waits for it
+    timeout_s: float = field(default_factory=lambda: _TIMEOUT_S)  # of the next connection, and its answers
     problem: str = "it is not connected yet"
     retry_at: Deadline = field(default_factory=lambda: Deadline.after(0))
     request: Encoded | None = None
@@ -118,7 +123,12 @@ class LogEnds:
     def __init__(self, properties: Properties, *, client_id: str, read_committed: bool) -> None:
         servers, security = reach(connecting(properties))
         self._connect: Connect = partial(
-            BrokerConnection, client_id=client_id, timeout_s=_TIMEOUT_S, security=security, needed=()
+            BrokerConnection,
+            client_id=client_id,
+            timeout_s=_TIMEOUT_S,
+            connect_s=_TIMEOUT_S,
+            security=security,
+            needed=(),
         )
         self._brokers = ClusterConnections(servers, lambda address, left_s: self._connect(address, begin_s=left_s))
         self._errors = RequestErrors(properties)
@@ -316,6 +326,7 @@ class LogEnds:
                     leader = self._by_address[address]
                     leader.connection, leader.connecting = kept.connection, kept.connecting
                     leader.is_silent, leader.problem, leader.retry_at = kept.is_silent, kept.problem, kept.retry_at
+                    leader.timeout_s = kept.timeout_s
             self._by_address[address].partitions[tp] = -1
         for address in before.keys() - self._by_address.keys():
             self._let_go(before[address])
@@ -347,6 +358,7 @@ class LogEnds:
             assert leader.request is not None
             try:
                 answer = bytes(leader.connection.receive(leader.request).data)
+                leader.timeout_s = _TIMEOUT_S
                 if answer != leader.answer:
                     lost |= self._read(leader, answer, leader.request.version)
             except (OSError, ProtocolError) as problem:
@@ -398,7 +410,8 @@ class LogEnds:
             if leader.connection is not None and leader.connection.good_until.passed:
                 self._disconnect(leader, ConnectionError("its login ends"))
             if leader.connection is None and leader.connecting is None and leader.retry_at.passed:
-                leader.connecting = in_background(partial(self._connect, leader.address), "kafka-group-connect")
+                connect = partial(self._connect, leader.address, timeout_s=leader.timeout_s)
+                leader.connecting = in_background(connect, "kafka-group-connect")
         until = Deadline.after(_PREPARE_S)
         for leader in self._by_address.values():
             if leader.connecting is not None:
@@ -427,6 +440,7 @@ class LogEnds:
         leader.problem = self._errors.text(f"broker {leader.address}", problem)
         if isinstance(problem, TimeoutError):
             leader.is_silent = True
+            leader.timeout_s = min(2 * leader.timeout_s, _LONGEST_S)
         leader.retry_at = Deadline.after(_SILENT_PAUSE_S if leader.is_silent else 0.0)
         self._is_new = True
         self._leaders.doubt(leader.partitions)

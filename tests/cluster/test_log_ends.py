@@ -253,10 +253,10 @@ def test_a_silent_leader_is_waited_for_once_and_then_in_the_background(
     world.brokers[1].answers[ENDS] = SILENCE
     connect, release = logs._connect, threading.Event()
 
-    def hang(address: Address) -> BrokerConnection:
+    def hang(address: Address, **more: float) -> BrokerConnection:
         if address == world.brokers[1].address and not release.wait(10):
             raise TimeoutError("no answer")
-        return connect(address)
+        return connect(address, **more)
 
     monkeypatch.setattr(logs, "_connect", hang)
     assert logs.ends(ALL) == {A: 10}
@@ -270,6 +270,22 @@ def test_a_silent_leader_is_waited_for_once_and_then_in_the_background(
     world.brokers[1].answers[ENDS] = listed({B: (0, 21, 5), C: (0, 30, 5)})
     release.set()
     eventually(logs, {A: 11, B: 21, C: 30})
+
+
+def test_a_leader_that_answers_late_is_planned_after_a_few_timeouts(
+    logs: LogEnds, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: each answer was given up after the same second, so its partitions never had an end."""
+    monkeypatch.setattr(log_ends, "_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(log_ends, "_SILENT_PAUSE_S", 0.01)
+    answer = listed({B: (0, 20, 5), C: (0, 30, -1)})
+
+    def late(out: Writer, version: int) -> None:
+        time.sleep(0.15)
+        answer(out, version)
+
+    world.brokers[1].answers[ENDS] = late
+    eventually(logs, {A: 10, B: 20, C: 30})
 
 
 def throttle(broker: FakeBroker, for_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
