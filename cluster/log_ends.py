@@ -35,7 +35,7 @@ from pyspark_kafka_group.wire.topic_requests import (
     Metadata,
     OffsetForLeaderEpoch,
 )
-from pyspark_kafka_group.wire.types import Address, ProtocolError, StoppedLoginError
+from pyspark_kafka_group.wire.types import Address, ProtocolError, StoppedLoginError, UnreachableError
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +68,7 @@ NO_LIMIT = Offset(2**63 - 1)
 """The end of an unknown leader epoch: no offset is above it."""
 
 NO_LEADER = "it has no leader"
+_THROTTLES = "its leader throttles this client"
 UNKNOWN_TOPIC = "the brokers do not know its topic"
 
 
@@ -89,6 +90,11 @@ class _Leader:
     ends: dict[TopicPartition, Offset] = field(default_factory=dict)
     epochs: dict[TopicPartition, LeaderEpoch] = field(default_factory=dict)
     errors: dict[TopicPartition, str] = field(default_factory=dict)
+
+    @property
+    def throttles(self) -> bool:
+        """Whether it reads no request for a while (KIP-219)."""
+        return self.connection is not None and not self.connection.free_at.passed
 
     @property
     def topic_names(self) -> set[str]:
@@ -199,6 +205,8 @@ class LogEnds:
         found: dict[str, str | None] = {}
         missing: set[str] = set()
         connected = [leader for leader in self._by_address.values() if leader.connection is not None]
+        # Another one answers for a leader that throttles, so that nobody waits for it.
+        connected = [leader for leader in connected if not leader.throttles] or connected
         if topics and not connected:
             return None
         more = set(topics).difference(*(leader.topic_names for leader in connected))
@@ -235,8 +243,9 @@ class LogEnds:
         self.epoch_errors = {tp: NO_LEADER for tp in epochs if tp not in self._addresses}
         for address, asked_of_one in by_leader.items():
             leader = self._by_address[address]
-            if leader.connection is None:
-                self.epoch_errors |= dict.fromkeys(asked_of_one, leader.problem)
+            if leader.connection is None or leader.throttles:
+                why = _THROTTLES if leader.throttles else leader.problem
+                self.epoch_errors |= dict.fromkeys(asked_of_one, why)
                 continue
             try:
                 answers = leader.connection.ask(OffsetForLeaderEpoch(asked_of_one))
@@ -261,7 +270,7 @@ class LogEnds:
         found: dict[TopicPartition, Offset] = {}
         for address, asked in by_leader.items():
             leader = self._by_address[address]
-            if leader.connection is None:
+            if leader.connection is None or leader.throttles:
                 continue
             try:
                 listed = leader.connection.ask(ListOffsets(asked, LOG_START))
@@ -341,7 +350,7 @@ class LogEnds:
         for leader in self._by_address.values():
             if leader.connection is None:
                 continue
-            if leader.answer and not leader.connection.free_at.passed:
+            if leader.answer and leader.throttles:
                 continue  # it would not read the request, and its last answer counts
             try:
                 if leader.request is None:
@@ -440,7 +449,8 @@ class LogEnds:
         leader.problem = self._errors.text(f"broker {leader.address}", problem)
         if isinstance(problem, TimeoutError):
             leader.is_silent = True
-            leader.timeout_s = min(2 * leader.timeout_s, _LONGEST_S)
+            if not isinstance(problem, UnreachableError):
+                leader.timeout_s = min(2 * leader.timeout_s, _LONGEST_S)
         leader.retry_at = Deadline.after(_SILENT_PAUSE_S if leader.is_silent else 0.0)
         self._is_new = True
         self._leaders.doubt(leader.partitions)

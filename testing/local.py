@@ -135,6 +135,7 @@ class LocalKafka(Kafka):
         self._tls = tls
         self._ports: dict[int, BrokerPorts] = {}
         self._processes: dict[int, GuardedProcess] = {}
+        self._launched_at: dict[int, int] = {}  # the size of the log of each broker then
         self._paused: set[int] = set()
         self._folder: Path | None = None
         self._command: list[str] = []
@@ -200,7 +201,7 @@ class LocalKafka(Kafka):
             self._await_brokers()
         except BaseException as problem:
             self.stop()
-            if not isinstance(problem, OSError):
+            if not isinstance(problem, OSError) or problem.filename is None:
                 raise
             raise KafkaTestingError(
                 f"the brokers' files cannot be written ({problem}): choose another data_dir, or another TMPDIR"
@@ -402,6 +403,8 @@ class LocalKafka(Kafka):
         return None
 
     def _launch(self, broker_id: int) -> None:
+        log = self._log(broker_id)
+        self._launched_at[broker_id] = log.stat().st_size if log.exists() else 0
         command = [*self._command, "kafka.Kafka", str(self._settings(broker_id))]
         self._processes[broker_id] = GuardedProcess(command, self._log(broker_id))
 
@@ -418,10 +421,16 @@ class LocalKafka(Kafka):
         for broker_id, process in self._processes.items():
             status = process.exit_status()
             if status is not None:
-                if taken := _NOT_BOUND.search(self.log_tail()):
+                if taken := _NOT_BOUND.search(self._said_since_launch(broker_id)):
                     raise PortInUseError(int(taken[1]))
                 tail = self.log_tail(_LOG_LINES_IN_ERRORS)
                 raise KafkaTestingError(f"broker {broker_id} ended with exit status {status}:\n{tail}")
+
+    def _said_since_launch(self, broker_id: int) -> str:
+        """Return what the last process of a broker has logged.  The log of a `data_dir` may have more."""
+        with self._log(broker_id).open("rb") as log:
+            log.seek(self._launched_at[broker_id])
+            return log.read().decode(errors="replace")
 
     def _stop_at_exit(self, owner: int) -> None:
         # A fork of the process that started the brokers must not end them with itself.

@@ -126,6 +126,7 @@ class BrokerConnection:
         self._client_id = client_id
         self._most_bytes = most_bytes
         self._timeout_s = timeout_s
+        self._hold_s = hold_s
         self._answer_s = timeout_s + hold_s
         self._correlation_ids = itertools.count()
         self._correlation_id = 0
@@ -223,6 +224,12 @@ class BrokerConnection:
             return before
         data = bytes(answer.data)
         return Answer(data, request.read(answer, encoded.version))
+
+    def set_timeout(self, timeout_s: float) -> None:
+        """Change how long sending, and waiting for an answer of :meth:`request`, may take."""
+        if timeout_s != self._timeout_s:
+            self._timeout_s, self._answer_s = timeout_s, timeout_s + self._hold_s
+            self._set_timeout(self._answer_s)
 
     def is_idle(self) -> bool:
         """Return whether the connection seems to be open, and no data waits.

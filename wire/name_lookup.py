@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.threads import in_background
-from pyspark_kafka_group.wire.types import Address, PropertyError
+from pyspark_kafka_group.wire.types import Address, PropertyError, UnreachableError
 
 
 class Endpoint(NamedTuple):
@@ -182,11 +182,13 @@ def connected(found: list[Endpoint], timeout_s: float) -> tuple[socket.socket, s
                     return made, host
                 made.close()
                 problems.append(OSError(error, os.strerror(error)))
+        if running or waiting:  # mostly of an address that this machine reaches
+            problems.insert(0, UnreachableError("timed out"))
     finally:
         for begun, _ in running.values():
             begun.close()
     telling = [problem for problem in problems if problem.errno not in _NO_ROUTE]
-    raise next(iter(telling or problems), TimeoutError("timed out"))
+    raise (telling or problems)[0]
 
 
 def _begin(endpoint: Endpoint) -> socket.socket:

@@ -58,6 +58,10 @@ class UnsupportedVersionError(ProtocolError):
     """A broker supports none of this package's versions of a request."""
 
 
+class UnreachableError(TimeoutError):
+    """A broker's system has not accepted a connection in time."""
+
+
 class RefusedCredentialsError(ProtocolError):
     """A broker refuses the user, the password, or the mechanism."""
 

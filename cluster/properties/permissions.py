@@ -24,6 +24,10 @@ VARIABLE = "KAFKA_GROUP_ALLOW"
 """The variable: entries such as ``file:/etc/kafka``, separated by commas.  See docs/permissions.md."""
 
 
+_HAS_USER = re.compile(r"[^/?#]*//([^/?#]*@|[^/?#@:\[]*:(?!\d*([/?#]|$)))")
+"""The beginning of a URL with a user and a password: with an @, or with something else than a port behind a colon."""
+
+
 class Kind(Enum):
     """What an option makes a process do."""
 
@@ -154,12 +158,11 @@ def check_properties(config: Mapping[str, str]) -> None:
     """
     for key in sorted(config.keys() & TABLE.keys()):
         rule, target = TABLE[key], config[key].strip()
-        if rule.kind is Kind.URL and "@" in target:
+        if rule.kind is Kind.URL and _HAS_USER.match(target):
             raise OptionError(
                 f"kafka.{key}",
-                "it has an @, as after a user and a password, with which the source's own connections reach no host.",
-                "Write the user and the password as kafka.sasl.oauthbearer.client.id and "
-                "kafka.sasl.oauthbearer.client.secret. Write any other @ as %40.",
+                "it has a user or a password before its host, with which the source's own connections reach no host.",
+                "Write them as kafka.sasl.oauthbearer.client.id and kafka.sasl.oauthbearer.client.secret.",
             )
         if not (key == PROVIDER and _goes_home(target, config)):
             check_allowed(f"kafka.{key}", rule.kind, target, rule.why)

@@ -65,7 +65,8 @@ class SourceCheck:
             # Spark has asked all sources of the query before it asks this one again.  So all have looked by now.
             self.close()
         if self._notes.usable:
-            self._notes.write(asked_at=time.monotonic())
+            now = time.monotonic()
+            self._notes.write(asked_at=now, first_at=self._notes.own.first_at or now)
             self._check_alone()
 
     def answered(self, *, planned: bool) -> None:

@@ -15,6 +15,7 @@ import os
 import re
 import stat
 import tempfile
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,8 +44,10 @@ class Note(NamedTuple):
         The option ``checkpointLocation``.
     waits_since : float
         When Spark created the source, or got its last answer.
-    asked_at : float or None
-        When Spark last asked for the end of a batch.
+    created_at : float
+        When Spark created the source.
+    first_at, asked_at : float or None
+        When Spark first, and when it last, asked for the end of a batch.
     planned : bool
         Whether the answer has planned a batch.  Then Spark's next call to this source comes at once, and not only with
         the next trigger.
@@ -58,6 +61,8 @@ class Note(NamedTuple):
     pattern: str | None
     checkpoint: str | None
     waits_since: float
+    created_at: float
+    first_at: float | None = None
     asked_at: float | None = None
     planned: bool = False
 
@@ -89,6 +94,7 @@ class Note(NamedTuple):
             and self.planned
             and self.asked_at is not None
             and self.asked_at >= other.waits_since
+            and max(self.created_at, other.created_at) <= min(self.first_at or inf, other.first_at or inf)
         )
 
 
@@ -125,6 +131,7 @@ class Notes:
             pattern=group.pattern,
             checkpoint=None if settings.checkpoint is None else str(settings.checkpoint),
             waits_since=created_at,
+            created_at=created_at,
         )
         self._folder = folder or Path()
         try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pyspark_kafka_group.wire.types import UnreachableError
+
 FIRST_S = 1.0
 """How long to wait at first.  A broker that has stopped must not keep readers from its successor for long."""
 
@@ -29,6 +31,8 @@ class AnswerTime:
         """Yield the time to wait in the block, in seconds.  A ``TimeoutError`` of the block prolongs the next wait."""
         try:
             yield self._next_s
+        except UnreachableError:
+            raise  # the broker's load has no part in this
         except TimeoutError:
             self._next_s = min(2 * self._next_s, self._longest_s)
             raise

@@ -34,6 +34,9 @@ _MOST_WAITS = 3
 """How many times the time for an answer one question may take.  Then the reader may have records of other partitions,
 and its next question goes on with the next broker."""
 
+_QUESTION_S = 10.0
+"""How long one question may take at most.  The user's ``kafkaConsumer.pollTimeoutMs`` is not checked meanwhile."""
+
 
 class BrokerQuestions:
     """Asks brokers, over a new connection for each question.
@@ -52,6 +55,7 @@ class BrokerQuestions:
         self._bootstrap = tuple(servers)
         self._servers = deque(self._bootstrap)  # and the brokers of the last metadata
         self.connect = connect
+        longest_s = min(longest_s, _QUESTION_S)
         self._metadata_time = AnswerTime(longest_s)
         self._leader_times = defaultdict[Address, AnswerTime](partial(AnswerTime, longest_s))
         self._brokers: Mapping[int, Address] = {}  # those of the last metadata
@@ -68,15 +72,15 @@ class BrokerQuestions:
         """
         problem: Exception = ProtocolError("no servers")
         with self._metadata_time.wait() as answer_s:
-            until = Deadline.after(_MOST_WAITS * answer_s)
+            until = Deadline.after(min(_MOST_WAITS * answer_s, _QUESTION_S))
             for server in [*self._servers]:
                 # The next question begins with another one: this one may not know a new leader.
                 self._servers.rotate(-1)
                 try:
-                    with contextlib.closing(self.connect(server, timeout_s=answer_s)) as connection:
+                    with contextlib.closing(self.connect(server, timeout_s=min(answer_s, until.left_s))) as connection:
                         found = connection.ask(Metadata(tuple(sorted(topics))))
                 except OSError as failure:
-                    if not isinstance(problem, TimeoutError):  # which prolongs the next wait
+                    if type(problem) is not TimeoutError:  # which prolongs the next wait
                         problem = failure
                     if until.passed:
                         break

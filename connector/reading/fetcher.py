@@ -161,11 +161,11 @@ class Fetcher:
         self._deliver = deliver
         self._answer_time = answer_time
         self._wait_ms = settings.wait_ms  # belongs to the fetching thread
-        self._changed = threading.Condition()  # guards the four below
+        self._changed = threading.Condition()  # guards the five below
         self._ranges: deque[FetchRange] = deque()
         self._alone = False  # whether a request has only one range
         self._ahead_bytes = 0
-        self._closed = False
+        self._closed = self._connects = False
         self._connection: BrokerConnection | None = None
         self._thread = threading.Thread(target=self._run, name="kafka-group-fetch", daemon=True)
         self._thread.start()
@@ -185,13 +185,16 @@ class Fetcher:
                 self._changed.notify()
 
     def close(self) -> None:
-        """End the thread and the connection."""
+        """End the connection and the thread, which may end a little later."""
         with self._changed:
             self._closed = True
             self._changed.notify()
             if self._connection is not None:
                 self._connection.interrupt()
-        self._thread.join()
+            connects = self._connects
+        # Deliberate: not while it connects.  That cannot be interrupted, and may take as long as a late answer.
+        if not connects:
+            self._thread.join()
 
     def _run(self) -> None:
         try:
@@ -201,6 +204,7 @@ class Fetcher:
                     if connection.good_until.passed:
                         connection.close()
                         connection = self._connect(answer_s)
+                    connection.set_timeout(answer_s)  # it may have been opened after timeouts
                     self._fetch(connection, ranges)
         except Exception as problem:
             if not self._closed:
@@ -210,6 +214,8 @@ class Fetcher:
                 self._connection.close()
 
     def _connect(self, answer_s: float) -> BrokerConnection:
+        with self._changed:
+            self._connects = True
         connection = self._open_connection(
             self._address,
             timeout_s=answer_s,
@@ -217,7 +223,7 @@ class Fetcher:
             most_bytes=max(self._settings.batch_bytes, MOST_BYTES) + _BESIDES_BATCHES_BYTES,
         )
         with self._changed:
-            self._connection = connection
+            self._connection, self._connects = connection, False
             if self._closed:
                 raise ConnectionAbortedError("the fetcher is closed")
         return connection

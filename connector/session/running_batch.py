@@ -140,8 +140,9 @@ def is_in_batch_of(query: StreamingQuery) -> bool:
     """Return whether this thread runs the ``foreachBatch`` of a query.  Without Spark Connect."""
     from pyspark import SparkContext
 
-    context = SparkContext._active_spark_context
-    return context is not None and context.getLocalProperty(_QUERY_ID) == str(query.id)
+    jvm: Any = SparkContext._jvm
+    # Deliberate: not the local property, which other threads may inherit.  Spark names its thread after the query.
+    return jvm is not None and str(query.id) in jvm.java.lang.Thread.currentThread().getName()
 
 
 def _execution(batch: DataFrame) -> Any:

@@ -68,7 +68,7 @@ def stop(query: StreamingQuery, timeout_s: float) -> bool:
             "stop(query) was called in the query's own foreachBatch, and would wait for the batch that calls it. Let "
             "the function set a flag, and call stop(query) where the query was started."
         )
-    deadline = Deadline.after(min(timeout_s, _LONGEST_S))
+    deadline, has_ended = Deadline.after(min(timeout_s, _LONGEST_S)), not query.isActive
     try:
         sources = _sources(query)
         while not sources and query.isActive and not deadline.passed and not _reads_others(query):
@@ -80,9 +80,7 @@ def stop(query: StreamingQuery, timeout_s: float) -> bool:
         with _telling_what_finishes(query, ask):
             asked = [begin(partial(ask_to_stop, source.address, deadline, ask)) for source in sources]
             stopped = [_answer(one, deadline) for one in asked]
-        clean = reads_others or (bool(stopped) and all(stopped))
-        if not clean and not query.isActive:
-            clean = query.exception() is None  # it has ended by itself, after its last batch
+        clean = reads_others or (bool(stopped) and all(stopped)) or (has_ended and _has_finished(query))
     finally:
         ended = _end(query)  # also on Ctrl-C: a query whose member has left reads nothing, and fails within a minute
     return clean and ended
@@ -138,6 +136,18 @@ def _sources(query: StreamingQuery) -> list[Source]:
         return sources_of(progress.json)
     named = [] if is_remote(query) else [query_of(end) for end in planned_ends(query)]
     return [Source(address=name, end=None) for name in dict.fromkeys(named) if name is not None]
+
+
+def _has_finished(query: StreamingQuery) -> bool:
+    """Return whether a query has ended by itself after its last batch, as with ``availableNow``.
+
+    Spark shows no error either of a query that was stopped in the middle of a batch.
+    """
+    progress = query.lastProgress
+    if progress is None or is_remote(query) or query.exception() is not None:
+        return False
+    planned = {name: end for end in planned_ends(query) if (name := query_of(end)) is not None}
+    return bool(planned) and planned == {query_of(source.end): source.end for source in sources_of(progress.json)}
 
 
 def _reads_others(query: StreamingQuery) -> bool:

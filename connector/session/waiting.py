@@ -98,7 +98,9 @@ def _any_is_active(queries: Sequence[StreamingQuery]) -> bool:
 
 def _raise_error_of(ended: Sequence[StreamingQuery]) -> None:
     for query in ended:
-        query.awaitTermination(_END_S)  # not longer: a function of foreachBatch may still run
+        # Not longer: a function of foreachBatch may still run.
+        if not query.awaitTermination(_END_S) and (error := query.exception()) is not None:
+            raise error
 
 
 def _stop_all(queries: Sequence[StreamingQuery], timeout_s: float) -> bool:

@@ -96,7 +96,8 @@ def _read(folder: Path) -> SparkCheckpoint:
         version, *lines = text.split("\n")
         # The first line is metadata.  In version 2, the other lines begin with the name of the source.
         values = [line.partition(":")[2] if version == "v2" and at else line for at, line in enumerate(lines)]
-        _check_whole(file, values if len(values) > 1 else [""])
+        # Continuous processing writes no metadata.
+        _check_whole(file, [values[0] or "-", *values[1:]] if len(values) > 1 else [""])
         offsets = sources_in(text)
         if not offsets:
             raise ConfigurationError(f"{file}: its format is unknown here. Use a newer version of kafka-group.")

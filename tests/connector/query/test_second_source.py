@@ -32,10 +32,14 @@ FIRST = Note(
     pattern=None,
     checkpoint=None,
     waits_since=2.0,
+    created_at=0.0,
+    first_at=1.0,
     asked_at=1.0,
     planned=True,
 )
-SECOND = FIRST._replace(pid=2, topics=["orders"], waits_since=0.1, asked_at=3.01, planned=False)
+SECOND = FIRST._replace(
+    pid=2, topics=["orders"], waits_since=0.1, created_at=0.1, first_at=3.01, asked_at=3.01, planned=False
+)
 
 A = TopicPartition("orders", 0)
 RANGES = {A: OffsetRange.checked(5, 9)}
@@ -106,6 +110,8 @@ def test_sources_that_are_asked_one_after_the_other_may_belong_to_one_query() ->
         {"parent": 8},
         {"asked_at": 0.05},  # Spark first creates all sources of a query, and asks each one once for each batch
         {"asked_at": None},
+        {"first_at": 0.05},  # it was asked before Spark created the other one, for example as a standby
+        {"created_at": 3.02},
         {"planned": False},  # it has not answered, or Spark calls it again only with the next trigger
     ],
 )

@@ -178,6 +178,8 @@ class _Connection:
         self._address = address
         self._closed = False
 
+    def set_timeout(self, timeout_s: float) -> None: ...
+
     def speaks(self, api: int, version: int) -> bool:
         return api == protocol.FETCH and version <= self._cluster.newest_fetch
 

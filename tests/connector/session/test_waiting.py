@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import pyspark_kafka_group
 from pyspark_kafka_group.control.server import ControlSocket
+from pyspark_kafka_group.session import stopping
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -48,9 +49,10 @@ class Query:
     def stop(self) -> None:
         self.isActive = False
 
-    def awaitTermination(self, timeout: float) -> None:
+    def awaitTermination(self, timeout: float) -> bool:
         if self._error is not None:
             raise self._error
+        return True
 
     def close(self) -> None:
         self.finished.set()
@@ -223,14 +225,24 @@ def test_a_query_that_cannot_be_stopped_does_not_cut_off_the_others(query: Calla
     lost.close()
 
 
-@pytest.mark.parametrize("error", [None, ValueError("the table is full")])
-def test_a_query_that_has_ended_by_itself_has_finished_its_batch_unless_it_failed(
-    query: Callable[..., Query], error: Exception | None
+@pytest.mark.parametrize(
+    ("error", "planned", "clean"),
+    [(None, 9, True), (None, 12, False), (ValueError("the table is full"), 9, False)],
+    ids=["finished", "stopped in a batch", "failed"],
+)
+def test_a_query_that_has_ended_by_itself_has_finished_its_batch(
+    query: Callable[..., Query], monkeypatch: pytest.MonkeyPatch, error: Exception | None, planned: int, clean: bool
 ) -> None:
     """Regression: after a run with availableNow, stop() said that the next owners repeat its last batch."""
+
+    def end(until: int) -> dict[str, object]:
+        return {"query": "q", "topics": {"orders": until}}
+
+    monkeypatch.setattr(stopping, "planned_ends", lambda _: [end(planned)])
     one = query(error, active=False)
+    one.lastProgress.json = json.dumps({"sources": [{"latestOffset": None, "endOffset": end(9)}]})
     one.close()
-    assert pyspark_kafka_group.stop(cast(StreamingQuery, one)) == (error is None)
+    assert pyspark_kafka_group.stop(cast(StreamingQuery, one)) == clean
 
 
 def test_another_thread_is_told_what_to_do(query: Callable[..., Query]) -> None:
