@@ -185,6 +185,7 @@ def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more()
     go_on.set()
     closing.join(20)
     assert not closing.is_alive()
+    fetcher._thread.join(20)
     assert [(connection.request.called, connection.close.called) for connection in made] == [(False, True)] * 2
     assert delivered == []
 
