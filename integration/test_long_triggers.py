@@ -24,6 +24,12 @@ SOON_S = 20.0
 
 
 @pytest.fixture
+def spark(spark: SparkSession) -> SparkSession:
+    """Return a session without the listener, which programs of the docs register in the session of all tests."""
+    return spark.newSession()
+
+
+@pytest.fixture
 def listened(spark: SparkSession, tmp_path: Path, options: dict[str, str]) -> Iterator[Pipelines]:
     """Yield a function that makes pipelines in a separate session with the listener.  Other sessions have none."""
     session = spark.newSession()
