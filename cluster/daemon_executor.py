@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from typing import ParamSpec, TypeVar
 
 from pyspark_kafka_group.offsets.errors import GroupError
+from pyspark_kafka_group.wire.threads import complete
 
 _log = logging.getLogger(__name__)
 
@@ -93,13 +94,3 @@ def unexpected(doing: str, fail: Callable[[GroupError], None]) -> Callable[[Futu
             fail(GroupError(f"{doing} failed: {problem!r}. This is a bug."))
 
     return check
-
-
-def complete(future: Future[T], call: Callable[[], T]) -> None:
-    """Run ``call`` and give ``future`` its result or its exception."""
-    try:
-        result = call()
-    except Exception as problem:  # goes to the caller that waits
-        future.set_exception(problem)
-    else:
-        future.set_result(result)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import TypeVar
 
-from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor, complete
+from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.coordinator.commits import Commits
@@ -42,6 +42,7 @@ from pyspark_kafka_group.coordinator.topic_pattern import pattern_of
 from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.threads import complete
 
 _log = logging.getLogger(__name__)
 

@@ -31,17 +31,18 @@ def in_background(call: Callable[[], T], name: str) -> Future[T]:
     The future raises OSError if the system has no more threads or memory.
     """
     future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            result = call()
-        except Exception as problem:  # goes to the caller that waits
-            future.set_exception(problem)
-        else:
-            future.set_result(result)
-
     try:
-        start_daemon(run, name)
+        start_daemon(lambda: complete(future, call), name)
     except OSError as problem:
         future.set_exception(problem)
     return future
+
+
+def complete(future: Future[T], call: Callable[[], T]) -> None:
+    """Run ``call`` and give ``future`` its result or its exception."""
+    try:
+        result = call()
+    except Exception as problem:  # goes to the caller that waits
+        future.set_exception(problem)
+    else:
+        future.set_result(result)

@@ -76,7 +76,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """The brokers by their ids, the requested topics, and the id of the cluster, None if it has none."""
+    """The brokers by their ids, the requested topics, and the id of the cluster; None if it has no id."""
 
     brokers: Mapping[int, Address]
     topics: tuple[TopicMetadata, ...]

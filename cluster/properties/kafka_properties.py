@@ -250,7 +250,8 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         most=300_000,
         default="60000",  # of librdkafka
         doc="How long a reader waits for an answer of a broker at most. It waits 1 s at first, and twice as long after "
-        "each timeout, until an answer comes in time. A fetch may take `kafka.fetch.wait.max.ms` longer.",
+        "each timeout, until an answer comes in time. A fetch may take `kafka.fetch.wait.max.ms` longer. Other "
+        "questions take 10 s at most, and those that plan a batch 8 s.",
     ),
     KafkaProperty(
         key="client.rack",

@@ -315,6 +315,23 @@ def test_a_leader_that_throttles_is_not_asked_meanwhile_and_its_ends_stay(
     assert world.brokers[1].accepted == 1, "no connection was lost"
 
 
+def test_nobody_waits_for_a_leader_that_throttles_if_another_one_does_not(
+    logs: LogEnds, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the questions before a batch waited until it read again, up to a minute, for all partitions."""
+    logs.ends(ALL)
+    connection = logs._by_address[world.brokers[1].address].connection
+    assert connection is not None
+    connection.free_at = Deadline.after(8)
+    world.brokers[1].answers |= dict.fromkeys((METADATA, ENDS, EPOCHS), SILENCE)
+    begin = time.monotonic()
+    assert logs.topic_ids(TOPICS) == {"orders": ID, "clicks": ANOTHER}
+    assert B not in logs.log_starts(ALL)
+    assert logs.epoch_ends({B: LeaderEpoch(5)}) == {}
+    assert logs.epoch_errors == {B: "its leader throttles this client"}
+    assert time.monotonic() - begin < 5
+
+
 def test_a_leader_that_hangs_while_it_is_connected_to_does_not_hold_up_the_others(
     logs: LogEnds, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

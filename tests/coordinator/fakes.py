@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import ParamSpec, TypeVar
 
-from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor, complete
+from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.cluster.start_answers import StartAnswers
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.handover.inputs import Input
@@ -14,6 +14,7 @@ from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.start_inputs import PartitionInfo
 from pyspark_kafka_group.offsets.types import LeaderEpoch, TopicPartition
+from pyspark_kafka_group.wire.threads import complete
 from tests.coordinator.machine import POLICY
 
 P = ParamSpec("P")

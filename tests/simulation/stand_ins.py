@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.cluster.committer import CommitRefusedError, OffsetsToCommit, commit_error
-from pyspark_kafka_group.cluster.daemon_executor import ClosedError, complete
+from pyspark_kafka_group.cluster.daemon_executor import ClosedError
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupProtocol
 from pyspark_kafka_group.cluster.group_description import GroupMember as DescribedMember
@@ -30,6 +30,7 @@ from pyspark_kafka_group.offsets.notes import read_commit
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+from pyspark_kafka_group.wire.threads import complete
 from tests.simulation import routines
 from tests.simulation.cluster import Callback, Stored, Transaction
 from tests.simulation.violation import Violation

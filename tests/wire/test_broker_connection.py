@@ -47,6 +47,18 @@ def connect(to: FakeBroker) -> BrokerConnection:
     return BrokerConnection(to.address, "me", 5.0, Security(), needed=())
 
 
+def test_the_time_for_an_answer_can_be_changed(broker: FakeBroker) -> None:
+    """Regression: a connection that was made after timeouts kept its long time for as long as it lived."""
+    broker.answers[messages.FETCH] = SILENCE
+    connection = BrokerConnection(broker.address, "me", 60.0, Security(), needed=())
+    connection.set_timeout(0.1)
+    begin = time.monotonic()
+    with pytest.raises(TimeoutError):
+        connection.request(messages.FETCH, b"")
+    assert time.monotonic() - begin < 5
+    connection.close()
+
+
 @pytest.mark.parametrize(("offered", "version"), [((0, 3), 3), ((0, 4), 4), ((4, 99), 4)])
 def test_the_highest_version_of_both_is_spoken(broker: FakeBroker, offered: tuple[int, int], version: int) -> None:
     broker.offered[KEY] = offered

@@ -10,6 +10,7 @@ from contextlib import closing
 import pytest
 
 from pyspark_kafka_group.wire.name_lookup import Endpoint, connected
+from pyspark_kafka_group.wire.types import UnreachableError
 
 
 def at(listener: socket.socket) -> Endpoint:
@@ -68,6 +69,14 @@ def test_the_error_is_that_of_an_address_that_this_machine_reaches(found: list[E
         connected(found, 20.0)
     with pytest.raises(OSError, match="family"):
         connected([NO_FAMILY], 20.0)
+
+
+@pytest.mark.parametrize("other", [REFUSED, NO_FAMILY])
+def test_an_address_that_is_silent_is_the_error_whatever_the_others_say(full: socket.socket, other: Endpoint) -> None:
+    """Regression: a broker that was away looked like a problem of IPv6, because its own attempt had no error yet."""
+    for found in ([at(full), other], [other, at(full)]):
+        with pytest.raises(UnreachableError):
+            connected(found, 0.1)
 
 
 def test_silence_is_a_timeout(full: socket.socket) -> None:

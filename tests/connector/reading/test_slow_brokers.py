@@ -10,11 +10,13 @@ from confluent_kafka import KafkaException
 
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading import range_reader
+from pyspark_kafka_group.reading.answer_time import AnswerTime
 from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.reader_client import ReaderEvent, Records
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.leaders import LeaderTimings
-from pyspark_kafka_group.wire.types import Address
+from pyspark_kafka_group.wire.types import Address, UnreachableError
+from tests.connector.reading import scripted_broker
 from tests.connector.reading.clients import need_native_library
 from tests.connector.reading.scripted_broker import LEADER, OTHER, SERVER, Cluster, client_of, log_of
 
@@ -83,6 +85,27 @@ def test_a_leader_that_answers_late_is_waited_for(reader: Reader) -> None:
     reader.fetched.after_s[LEADER] = 3
     assert reader.read() == ["_TIMED_OUT"] * 2
     assert reader.fetched.waits_s[LEADER] == [1, 2, 4]
+
+
+def test_a_connection_that_is_kept_soon_notices_when_its_broker_stops(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: after one outage, it waited up to a minute at the next one."""
+    times: list[float] = []
+    monkeypatch.setattr(scripted_broker._Connection, "set_timeout", lambda _, timeout_s: times.append(timeout_s))
+    reader.fetched.after_s[LEADER] = 3
+    reader.read()
+    reader.read()
+    assert (times[0], times[-1]) == (4, 1)
+
+
+def test_a_broker_that_cannot_be_connected_to_is_not_waited_for_longer() -> None:
+    """Regression: after seconds without a network, each answer was waited for up to a minute."""
+    times = AnswerTime(60)
+    for problem, expected in ((UnreachableError("timed out"), 1), (TimeoutError("no answer"), 2)):
+        with pytest.raises(TimeoutError), times.wait():
+            raise problem
+        assert times._next_s == expected
 
 
 def test_a_server_that_answers_late_is_waited_for_until_it_is_in_time_again(reader: Reader) -> None:

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import MagicMock
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery
 
 import pyspark_kafka_group
@@ -243,6 +245,33 @@ def test_a_query_that_has_ended_by_itself_has_finished_its_batch(
     one.lastProgress.json = json.dumps({"sources": [{"latestOffset": None, "endOffset": end(9)}]})
     one.close()
     assert pyspark_kafka_group.stop(cast(StreamingQuery, one)) == clean
+
+
+def test_the_error_of_a_query_whose_end_takes_long_is_raised(
+    query: Callable[..., Query], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark notes the error first, and lets others know of the end only after it has cleaned up."""
+    one = query(ValueError("the table is full"), active=False)
+    monkeypatch.setattr(one, "awaitTermination", lambda _: False)
+    with pytest.raises(ValueError, match="the table is full"):
+        run(one)
+
+
+def test_stop_is_refused_in_the_thread_that_runs_the_batch_only(
+    query: Callable[..., Query], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would wait for the batch that calls it.  A thread that the function starts may call it."""
+    jvm = MagicMock()
+    monkeypatch.setattr(SparkContext, "_jvm", jvm)
+    thread = jvm.java.lang.Thread.currentThread.return_value
+    one = query()
+    one.id = "6f2c"
+    thread.getName.return_value = "stream execution thread for [id = 6f2c, runId = 9b1d]"
+    with pytest.raises(RuntimeError, match="own foreachBatch"):
+        pyspark_kafka_group.stop(cast(StreamingQuery, one))
+    thread.getName.return_value = "Thread-7"
+    one.finished.set()
+    assert pyspark_kafka_group.stop(cast(StreamingQuery, one))
 
 
 def test_another_thread_is_told_what_to_do(query: Callable[..., Query]) -> None:

@@ -51,6 +51,13 @@ def test_a_query_without_a_finished_batch_begins_where_its_source_has_stored(
     assert offsets_of(found) == {"orders-0": 7}
 
 
+def test_a_batch_of_continuous_processing_has_no_metadata(tmp_path: Path) -> None:
+    """Regression: its file counted as damaged."""
+    folder = write_checkpoint(tmp_path, KAFKA)
+    (folder / "offsets" / "0").write_text(f"v1\n\n{KAFKA}", encoding="utf-8")
+    assert offsets_of(read_checkpoint(str(folder))) == {"orders-0": 7}
+
+
 def test_a_start_that_is_cut_is_refused(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path, "-", finished=(), starts={"0": KAFKA[:-2], "1": '{"path":"a"}\n{"path":"b"}'})
     with pytest.raises(ConfigurationError, match=r"/sources/0/0: it is cut or damaged\. Copy it again\."):
