@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 
 import pytest
@@ -44,6 +45,19 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give this worker, and the processes that it starts, a temporary folder of its own.
+
+    Regression: a query of another worker found the control socket of a test there, and connected to it.
+    """
+    tmp_path_factory.getbasetemp()  # stays where pytest wants it
+    with tempfile.TemporaryDirectory(prefix="fast-") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", folder)
+        patch.setattr("tempfile.tempdir", folder)
+        yield
 
 
 @pytest.fixture(autouse=True)
