@@ -19,7 +19,7 @@ from pyspark_kafka_group.cluster.properties.client_config import Properties, con
 from pyspark_kafka_group.cluster.request_errors import RequestErrors
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
-from pyspark_kafka_group.wire.broker_connection import Answer, BrokerConnection, Encoded
+from pyspark_kafka_group.wire.broker_connection import Answer, BrokerConnection, Encoded, with_input
 from pyspark_kafka_group.wire.cluster_connections import ClusterConnections
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
@@ -345,7 +345,7 @@ class LogEnds:
     def _ask_all(self) -> bool:
         """Ask all leaders at once; return whether to look for the leaders again."""
         self._connect_all()
-        asked: list[_Leader] = []
+        asked: list[tuple[_Leader, Deadline]] = []
         lost = False
         for leader in self._by_address.values():
             if leader.connection is None:
@@ -356,16 +356,17 @@ class LogEnds:
                 if leader.request is None:
                     question = ListOffsets(leader.partitions, LOG_END, self._read_committed)
                     leader.request = leader.connection.encode(question)
-                leader.connection.send(leader.request)
+                asked.append((leader, leader.connection.send(leader.request)))
             except (OSError, ProtocolError) as problem:
                 self._disconnect(leader, problem)
                 lost = True
-            else:
-                asked.append(leader)
-        for leader in asked:
+        for leader, due in asked:
             assert leader.connection is not None
             assert leader.request is not None
             try:
+                # All answers are due at the same time: several leaders that are silent take as long as one.
+                if not with_input([leader.connection], due.left_s):
+                    raise TimeoutError("no answer")
                 answer = bytes(leader.connection.receive(leader.request).data)
                 leader.timeout_s = _TIMEOUT_S
                 if answer != leader.answer:

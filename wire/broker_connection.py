@@ -188,9 +188,11 @@ class BrokerConnection:
         request.write(out, version)
         return Encoded(request.api.key, version, bytes(out), version >= request.api.flexible)
 
-    def send(self, encoded: Encoded) -> None:
-        """Send a request.  Receive its answer before you send the next one."""
-        self._send_until(self._usual_deadline(), encoded)
+    def send(self, encoded: Encoded) -> Deadline:
+        """Send a request, and return by when its answer is due.  Receive it before you send the next request."""
+        deadline = self._usual_deadline()
+        self._send_until(deadline, encoded)
+        return deadline
 
     def receive(self, encoded: Encoded, deadline: Deadline = _NEVER) -> Reader:
         """Wait for the answer to the last request.

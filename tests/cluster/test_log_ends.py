@@ -299,6 +299,21 @@ def throttle(broker: FakeBroker, for_s: float, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(broker, "deliver", deliver)
 
 
+def test_several_silent_leaders_are_waited_for_as_long_as_one(logs: LogEnds, world: World) -> None:
+    """Regression: each had its own time, one after the other.  So a failed zone held up the rest for N times 8 s."""
+    partitions = [TopicPartition("orders", number) for number in range(9)]
+    world.brokers += [FakeBroker() for _ in partitions[2:]]
+    world.leaders = {tp: tp.partition + 1 for tp in partitions}
+    for tp, broker in zip(partitions, world.brokers, strict=True):
+        broker.answers |= {METADATA: world.metadata, ENDS: listed({tp: (0, 10, 4)})}
+    assert logs.ends(partitions).keys() == {*partitions}
+    for broker in world.brokers[:-1]:
+        broker.answers[ENDS] = SILENCE
+    begin = time.monotonic()
+    assert logs.ends(partitions) == {partitions[-1]: 10}
+    assert time.monotonic() - begin < 1.5, "the timeout is 0.3 s, and eight of them are silent"
+
+
 def test_a_leader_that_throttles_is_not_asked_meanwhile_and_its_ends_stay(
     logs: LogEnds, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
