@@ -214,6 +214,7 @@ class DeltaLanding(Landing):
         from pyspark_kafka_group.landing.layout import Layout
 
         return Layout(
+            table=str(self._id),
             day_column=self._day_column,
             field_columns=self._field_columns,
             one_value=tuple(name for name in partition_columns if name not in ("topic", "partition")),
@@ -304,6 +305,7 @@ class DeltaState(TableState):
         self.lost = lost
         self.version = table.version()
         metadata = table.metadata()
+        self.id = str(metadata.id)
         self.partitioning = tuple(metadata.partition_columns)
         self.columns = {found.name: found.nullable for found in table.schema().fields}
         self.topic_ids = _noted(metadata.configuration, TOPIC_PROPERTY)

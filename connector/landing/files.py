@@ -159,13 +159,16 @@ def sync(path: Path) -> None:
         os.close(number)
 
 
-def folder_of(tp: TopicPartition) -> str:
-    """Return the folder of a topic-partition below the table.
+def folder_of(tp: TopicPartition, table: str) -> str:
+    """Return the folder of a topic-partition, in the folder of a table with this id.
+
+    Deliberate: with the id.  If a table of Iceberg is renamed, the next one of its name has the same folder, and would
+    take the files of the first one for orphans.
 
     Deliberate: no name begins with ``_`` or ``.``.  Such folders are hidden from the formats' clean-up.  Deliberate: no
     ``=`` in it.  Polars takes such folders for partitions of the table (`test_polars_reads_a_table_with_partitions`).
     """
-    return f"topic-{tp.topic}/partition-{tp.partition}"
+    return f"topic-{tp.topic}/partition-{tp.partition}/{table}"
 
 
 def orphans(paths: Sequence[str], landed: OffsetSpan, committed: Collection[str]) -> list[str]:
@@ -298,7 +301,7 @@ class _RangeFiles:
         opened: list[tuple[_RangeFiles, _Key]],
     ) -> None:
         self._place, self._layout, self._columns, self._tp = place, layout, columns, tp
-        self._name = f"{folder_of(tp)}/{r.start:020}-{r.until}"
+        self._name = f"{folder_of(tp, layout.table)}/{r.start:020}-{r.until}"
         self._rows: list[pa.RecordBatch] = []
         self._open: dict[_Key, _File] = {}
         self._opened = opened  # by all ranges of the task, the oldest first

@@ -234,7 +234,8 @@ class IcebergLanding(Landing):
             path = str(self._newest.schema().find_column_name(field.source_id))
             if path not in ("topic", "partition") and field_at(self._columns, path) is not None:
                 by.append(DAY if isinstance(field.transform, DayTransform) else path)
-        return Layout(one_value=tuple(by), file_bytes=self._file_bytes, compression=_CODECS[_codec(self._newest)])
+        table, codec = str(self._newest.metadata.table_uuid), _CODECS[_codec(self._newest)]
+        return Layout(table=table, one_value=tuple(by), file_bytes=self._file_bytes, compression=codec)
 
     def _of_files(self) -> dict[str, str]:
         assert self._newest is not None
@@ -304,6 +305,7 @@ class IcebergState(TableState):
     def __init__(self, table: Table) -> None:
         self.table = table
         metadata = table.metadata
+        self.id = str(metadata.table_uuid)
         self.version = getattr(metadata, "last_sequence_number", 0)  # format version 1 has none, and is refused
         self.columns = {field.name: not field.required for field in table.schema().fields}
         self.ids = _ids(table)

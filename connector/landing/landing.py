@@ -486,7 +486,7 @@ class Landing(ABC):
             landed = OffsetSpan(stored.get(tp, 0), spans[tp].until)
             if not look.lost.get(tp) and look.landed.get(tp.topic) == 1:
                 try:
-                    found += orphans(place.names(folder_of(tp)), landed, committed)
+                    found += orphans(place.names(folder_of(tp, look.id)), landed, committed)
                 except OSError as e:
                     _log.warning("%s: orphans of %s were not searched: %s", self._name, tp, e)
         return self._remove(found)

@@ -25,6 +25,8 @@ class Layout:
 
     Attributes
     ----------
+    table : str
+        The id of the table.
     day_column : str or None
         A column for the day of the record's timestamp.  The source does not have it.
     field_columns : mapping of str to str
@@ -39,6 +41,7 @@ class Layout:
         The codec of the files, as pyarrow names it.
     """
 
+    table: str
     day_column: str | None = None
     field_columns: Mapping[str, str] = field(default_factory=dict)
     one_value: tuple[str, ...] = ()

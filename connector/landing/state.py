@@ -28,6 +28,8 @@ def new_number() -> int:
 class TableState(ABC):
     """One state of a table, and the way to commit on exactly this state."""
 
+    id: str
+    """The table's id."""
     columns: Mapping[str, bool]
     """The table's columns, and whether they take null."""
     partitioning: tuple[str, ...]

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
@@ -71,6 +72,17 @@ def test_offsets_stay_when_snapshots_expire(at: Iceberg) -> None:
     expire(at.table(), {s.snapshot_id for s in at.table().metadata.snapshots} - {newest})
     assert Application(at).land({ZERO: (0, 6)}).records == 2
     assert judge(at) == once({ZERO: (0, 6)})
+
+
+def test_a_renamed_table_keeps_its_files_beside_the_next_one_of_its_name(at: Iceberg) -> None:
+    """Regression: both have one folder, and the new table has removed the files of the old one as orphans."""
+    Application(at).land({ZERO: (0, 10)})
+    catalog = load_catalog("default", **at.catalog)
+    catalog.rename_table("shop.orders", "shop.orders_old")
+    assert Application(at).land({ZERO: (0, 30)}).orphans == 0
+    assert at.table().location() == catalog.load_table("shop.orders_old").location()
+    assert catalog.load_table("shop.orders_old").scan().to_arrow().num_rows == 10
+    assert judge(at) == once({ZERO: (0, 30)})
 
 
 def expire(table: Table, ids: set[int]) -> None:

@@ -138,7 +138,7 @@ def test_very_many_values_cost_no_quadratic_time() -> None:
     begin = time.process_time()
     parts = {
         shared["value.id"]: part.column("offset").to_pylist()
-        for shared, part in Layout(one_value=("value.id",)).parts(rows)
+        for shared, part in Layout(table="id", one_value=("value.id",)).parts(rows)
     }
     assert time.process_time() - begin < 20
     assert parts == {str(n): [n, n + 100_000] for n in range(100_000)}
@@ -155,7 +155,7 @@ def test_the_values_of_a_part_are_those_of_its_rows() -> None:
             "three": pa.array(some.choices([None, *range(-50, 50)], k=rows), pa.int64()),
         }
         for names in (["one"], ["three", "two"], ["two", "one", "three"]):
-            found = [*Layout(one_value=tuple(names)).parts(pa.table({**columns, "offset": range(rows)}))]
+            found = [*Layout(table="id", one_value=tuple(names)).parts(pa.table({**columns, "offset": range(rows)}))]
             for shared, part in found:
                 assert {name: set(part.column(name).to_pylist()) for name in names} == {
                     name: {value} for name, value in shared.items()
