@@ -28,6 +28,7 @@ from pyspark_kafka_group.stores.task_writes import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import sqlalchemy as sa
     from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger("pyspark_kafka_group")
@@ -300,20 +301,42 @@ class OffsetTable:
             The topic.
         group : str
             The ``kafka.group.id`` of the queries that write from now on.
+
+        Raises
+        ------
+        ConfigurationError
+            If the table has no offsets of the topic.
         """
         self.create()
         with self._database.transaction() as connection:
+            self._check_known(connection, topic)
             self._rows.give(connection, topic, group)
 
     def forget(self, topic: str) -> None:
         """Forget a topic that was deleted and perhaps created again.  Stop all writers first.
 
         Until then, a write of records of the new topic fails.
+
+        Raises
+        ------
+        ConfigurationError
+            If the table has no offsets of the topic.
         """
         self.create()
         self._seen = {tp: offset for tp, offset in self._seen.items() if tp.topic != topic}
         with self._database.transaction() as connection:
+            self._check_known(connection, topic)
             self._rows.forget(connection, topic)
+
+    def _check_known(self, connection: sa.Connection, topic: str) -> None:
+        """Refuse a topic without offsets, which is mistyped: the call would change nothing, and say nothing."""
+        known = sorted({tp.topic for tp in self._rows.read(connection)})
+        if topic not in known:
+            raise ConfigurationError(
+                f"OffsetTable: {self._rows.table} has no offsets of the topic {topic!r} for {self._rows.consumer!r}, "
+                f"so nothing was changed. It has those of: {', '.join(known) or 'no topic'}. Correct the topic, or the "
+                f"consumer name."
+            )
 
     def _by_partition(self, batch: DataFrame) -> DataFrame:
         """Bring all rows of a Kafka partition to one task, in the order of their records.

@@ -41,6 +41,19 @@ def test_offsets_are_set_read_and_forgotten(tmp_path: Path) -> None:
     assert other.offsets() == {TopicPartition("orders", 0): 1}
 
 
+@pytest.mark.parametrize(
+    "call", [lambda offsets: offsets.forget("order"), lambda offsets: offsets.take_over("order", "g")]
+)
+def test_a_topic_without_offsets_is_refused(tmp_path: Path, call: Callable[[OffsetTable], None]) -> None:
+    """Regression: with a mistyped topic, nothing was changed, and the call seemed to succeed."""
+    offsets = table(tmp_path)
+    offsets.set_offsets("orders", {0: 5})
+    with pytest.raises(
+        ConfigurationError, match=r"no offsets of the topic 'order' for 'etl'.*It has those of: orders\."
+    ):
+        call(offsets)
+
+
 @pytest.mark.parametrize("offsets", [{0: -5}, {-1: 5}])
 def test_negative_offsets_are_refused(tmp_path: Path, offsets: dict[int, int]) -> None:
     with pytest.raises(ConfigurationError, match="has negative numbers"):
@@ -198,6 +211,7 @@ def test_offsets_that_the_user_has_lowered_have_not_gone_back(
     offsets: OffsetTable, written: Callable[..., Work], forgets: bool
 ) -> None:
     """The next write compares the rows of the table with the offsets after the last one."""
+    offsets.set_offsets("orders", {0: 9})
     written("run-1")
     if forgets:
         offsets.forget("orders")
