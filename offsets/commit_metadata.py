@@ -20,14 +20,14 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from pyspark_kafka_group.offsets.types import Offset
+from pyspark_kafka_group.offsets.types import LARGEST_OFFSET, Offset
 
 # How many former owners a note names, and how many characters of their ids.  Each takes room in every commit.
 _FORMER = 4
 _NAME = 12
 
-# The longest lineage, in characters.
-_LONGEST_NAME = 200
+# The longest lineage, and name of a former owner, in characters, each of which may take twelve bytes.
+_LONGEST_NAME = 40
 
 ANYBODY = ""
 """The name of former owners whose names have been dropped."""
@@ -145,7 +145,10 @@ class CommitNote(NamedTuple):
         note = cls(document["q"], topic_id, document["n"], since, document["l"], former, intended, cluster_id)
         names = (note.query_id, topic_id or "", cluster_id or "", note.lineage, *(f.query for f in former))
         numbers = (note.initial_partition_count, note.since, *(f.until for f in former))
-        if not (all(isinstance(name, str) for name in names) and all(type(n) is int and n >= 0 for n in numbers)):
+        if not (
+            all(isinstance(name, str) for name in names)
+            and all(type(n) is int and 0 <= n <= LARGEST_OFFSET for n in numbers)
+        ):
             raise TypeError
         # Deliberate: other notes inherit these, and brokers limit their size.
         if len(former) > _FORMER or max(map(len, (note.lineage, *(f.query for f in former)))) > _LONGEST_NAME:
