@@ -215,6 +215,7 @@ class Fetcher:
 
     def _connect(self, answer_s: float) -> BrokerConnection:
         with self._changed:
+            self._check_open()
             self._connects = True
         connection = self._open_connection(
             self._address,
@@ -224,9 +225,12 @@ class Fetcher:
         )
         with self._changed:
             self._connection, self._connects = connection, False
-            if self._closed:
-                raise ConnectionAbortedError("the fetcher is closed")
+            self._check_open()
         return connection
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConnectionAbortedError("the fetcher is closed")
 
     def _next_ranges(self) -> list[FetchRange]:
         """Wait until there is something to fetch and room for it.  Return an empty list when the fetcher is closed.

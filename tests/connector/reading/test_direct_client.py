@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import cast
@@ -185,6 +187,37 @@ def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more()
     fetcher._thread.join(20)
     assert [(connection.request.called, connection.close.called) for connection in made] == [(False, True)] * 2
     assert delivered == []
+
+
+def test_a_fetcher_that_is_closed_just_before_it_connects_does_not_connect() -> None:
+    """Regression: closing waited for the whole login."""
+    about_to, closed, connected = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(AnswerTime):
+        @contextlib.contextmanager
+        def wait(self) -> Iterator[float]:
+            about_to.set()
+            assert closed.wait(20)
+            yield 60.0
+
+    def connect(_address: Address, **_more: object) -> BrokerConnection:
+        connected.set()
+        time.sleep(20)
+        raise ConnectionError
+
+    settings = direct_settings(reader_config({"bootstrap.servers": "127.0.0.1:1"}, "g"))
+    library, at, delivered = cast(ctypes.CDLL, None), Address("b", 1), list[object]()
+    fetcher = Fetcher(library, at, connect, settings.fetch, delivered.append, answer_time=Slow(60))
+    fetcher.add([FetchRange(TopicPartition("t", 0), 0, 10)])
+    assert about_to.wait(20)
+    closing = threading.Thread(target=fetcher.close)
+    closing.start()
+    while not fetcher._closed:
+        time.sleep(0.01)
+    closed.set()
+    closing.join(5)
+    assert not closing.is_alive()
+    assert (connected.is_set(), delivered) == (False, [])
 
 
 def test_a_login_that_was_stopped_is_an_error_at_once(
