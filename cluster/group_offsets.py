@@ -143,7 +143,7 @@ class GroupOffsets:
             patience = Deadline.after(_NEW_TOPIC_PATIENCE_S)
             counts = patiently(answered, patience, repeat(_RETRY_S), is_enough=all_exist)
         if missing := [topic for topic, count in counts.items() if not count]:
-            raise UnknownTopicError(missing, option=option)
+            raise UnknownTopicError(missing, option=option, near=self._cluster.near_topics(missing))
         return counts  # with a pattern, topics may be created at any time, as with Spark's own source
 
     def _partition_counts(self, topics: Sequence[str], timeout_s: float) -> dict[str, int]:

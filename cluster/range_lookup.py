@@ -101,7 +101,7 @@ class RangeLookup:
         # A topic that was just created may not have reached every broker.
         topics = self._again(ask, 0.0, is_enough=lambda topics: all(name in topics for name in names))
         if missing := [name for name in names if name not in topics]:
-            raise UnknownTopicError(missing, option=option)
+            raise UnknownTopicError(missing, option=option, near=self._cluster.near_topics(missing))
         return topics
 
     def matching(self, pattern: str) -> dict[str, TopicInfo]:

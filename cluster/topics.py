@@ -14,6 +14,7 @@ from pyspark_kafka_group.cluster.cluster_answers import (
     TopicInfo,
 )
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -33,6 +34,8 @@ from pyspark_kafka_group.wire.topic_requests import (
 )
 from pyspark_kafka_group.wire.transaction_requests import DescribeProducers, PartitionProducers
 from pyspark_kafka_group.wire.types import Address
+
+_NEAR_S = 5.0  # the topic's error is known already, and waits for this
 
 A = TypeVar("A", FoundEpoch, ListedOffset, PartitionProducers)
 
@@ -90,6 +93,16 @@ class Topics(Channel):
         """
         metadata = self._metadata(None, Deadline.after(timeout_s))
         return {topic.name: _topic_info(topic, metadata.cluster_id) for topic in metadata.topics if not topic.error}
+
+    def near_topics(self, names: Collection[str]) -> list[str]:
+        """Return topics with names like these, for the error about topics that do not exist."""
+        import difflib  # only here: each source process imports this module
+
+        try:
+            known = self.all_topics(timeout_s=_NEAR_S)
+        except (KafkaGroupError, TryAgainError):
+            return []  # the error about the topic says enough
+        return list(dict.fromkeys(near for name in names for near in difflib.get_close_matches(name, known)))
 
     def missing_topics(self, names: Collection[str], *, timeout_s: float = TIMEOUT_S) -> frozenset[str]:
         """Return the topics that do not exist.  Two brokers must agree, because one may be cut off."""

@@ -51,6 +51,8 @@ def mistakes(secured: str) -> list[Mistake]:
         Mistake("a property of Java's client", {"kafka.max.poll.records": "500"}),
         Mistake("no number", {"maxOffsetsPerTrigger": "many"}),
         Mistake("a wrong password", {"kafka.bootstrap.servers": secured, **_LOGIN}),
+        Mistake("a login where none is", _LOGIN),
+        Mistake("a typing mistake in a property", {"kafka.session.timeout.mss": "6000"}),
         Mistake("a group of an eager consumer", {"kafka.group.id": "eager"}),
         Mistake(SPARK_CHECKPOINT, {}),
         Mistake("a value that is no JSON", {"valueFormat": "json", "valueSchema": "id LONG"}),

@@ -190,7 +190,7 @@ def test_the_readme_has_the_program_of_the_quick_start() -> None:
 def test_a_port_that_is_in_use_is_named(terminals: Terminals, port: int) -> None:
     with socket.create_server(("127.0.0.1", port)):
         shown = terminals.run(f"kafka-group demo --port {port}")
-    assert shown.endswith(f"kafka-group: port {port} is in use on 127.0.0.1: choose another one\n")
+    assert shown.endswith(f"kafka-group: port {port} is in use on 127.0.0.1: choose another one, with --port\n")
 
 
 @pytest.mark.timeout(400)

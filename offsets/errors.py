@@ -43,6 +43,7 @@ This file is long on purpose.  The classes share a tree, pickling and a tone, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
 
@@ -135,9 +136,13 @@ class UnknownTopicError(ConfigurationError):
 
     topics: list[str]
 
-    def __init__(self, topics: list[str], *, pattern: str | None = None, option: str = "subscribe") -> None:
+    def __init__(
+        self, topics: list[str], *, pattern: str | None = None, option: str = "subscribe", near: Sequence[str] = ()
+    ) -> None:
         if pattern is None:
-            problem = f"Option {option!r}: topic not found: {', '.join(sorted(topics))}. Create it, correct the name"
+            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+            missing = ", ".join(sorted(topics))
+            problem = f"Option {option!r}: topic not found: {missing}.{hint} Create it, correct the name"
         else:
             problem = f"Option 'subscribePattern': no topic matches {pattern!r}. Create one, correct the pattern"
         super().__init__(f"{problem}, or give the user of this query the right READ on it.", topics=sorted(topics))

@@ -36,6 +36,7 @@ def demo(*, port: int, applications: int) -> None:
     """
     # Deliberate: not at the top.  The other commands need no brokers, and start sooner.
     from pyspark_kafka_group.testing import KafkaTestingError, LocalKafka
+    from pyspark_kafka_group.testing.errors import PortInUseError
     from pyspark_kafka_group.tools.demo import GROUP, PARTITIONS, TOPIC, applications_of, introduction, orders_to
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -57,5 +58,7 @@ def demo(*, port: int, applications: int) -> None:
                 signal.pause()
     except KeyboardInterrupt:
         return  # the usual end
+    except PortInUseError as problem:
+        fail(f"{problem}, with --port")
     except KafkaTestingError as problem:
         fail(str(problem))

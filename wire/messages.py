@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from pyspark_kafka_group.wire.error_codes import error_name
 from pyspark_kafka_group.wire.fields import MAX_INT16, Reader
 from pyspark_kafka_group.wire.requests import OfferedVersions
 from pyspark_kafka_group.wire.types import (
@@ -148,6 +149,8 @@ def check_sasl_handshake(response: Reader) -> None:
         If the broker does not offer the mechanism.
     """
     error = response.int16()
+    if error_name(error) == "ILLEGAL_SASL_STATE":
+        raise RefusedCredentialsError("the broker expects no login at this port, only PLAINTEXT or SSL")
     if error:
         offered = ", ".join(response.text() for _ in range(response.int32()))
         raise RefusedCredentialsError(f"the broker refuses the SASL mechanism and offers {offered}: error {error}")

@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
+from pyspark_kafka_group.cluster.properties.kafka_properties import PROPERTIES
 from pyspark_kafka_group.cluster.properties.redaction import option_errors_without_secrets, redact
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -69,17 +70,25 @@ def create_client(
 
 def _refused(problem: Exception, properties: Mapping[str, str]) -> OptionError:
     """Explain why a client could not be created: librdkafka refuses a property."""
-    named = [key for key in properties if key in str(problem)]
+    cause = problem.args[0] if problem.args else problem
+    text = cause.str() if hasattr(cause, "str") else str(problem)  # a KafkaError has more than its sentence
+    named = [key for key in properties if key in text]
     option = f"kafka.{max(named, key=len)}" if named else "kafka.*"
     remedy = "See librdkafka's CONFIGURATION.md for its properties and their values."
-    if "No provider for SASL mechanism" in str(problem):
+    if named and "No such configuration property" in text:
+        import difflib  # only here: each process of Spark imports this module
+
+        names = [row.key for row in PROPERTIES if not row.key.endswith("*")]
+        near = difflib.get_close_matches(max(named, key=len), names, n=1)
+        remedy = f"Did you mean 'kafka.{near[0]}'?" if near else remedy
+    if "No provider for SASL mechanism" in text:
         option = "kafka.sasl.mechanism"
         remedy = (
             "The wheels of confluent-kafka are built without Kerberos (GSSAPI, the default of kafka.sasl.mechanism). "
             "Build it on a librdkafka with Cyrus SASL, as docs/kerberos.md says, for the driver and the executors, or "
             "use another mechanism."
         )
-    return OptionError(option, f"the Kafka client refuses it: {redact(str(problem), properties)}", remedy)
+    return OptionError(option, f"the Kafka client refuses it: {redact(text, properties).rstrip('.')}.", remedy)
 
 
 @option_errors_without_secrets()

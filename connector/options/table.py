@@ -67,8 +67,7 @@ SERVERS = Option(
     name="kafka.bootstrap.servers",
     form=Form("text: host:port,...", parsers.not_blank),
     required=True,
-    doc="Addresses of some brokers of the cluster. A protocol of Kafka before an address, such as SSL://, and a path "
-    "behind it change nothing.",
+    doc="Addresses of some brokers of the cluster, such as broker1:9092,broker2:9092.",
 )
 """Also an option of the sink."""
 

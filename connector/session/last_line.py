@@ -25,6 +25,12 @@ _QUERY = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: ", re.DO
 _STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _NO_FORMAT = re.compile(r"\[DATA_SOURCE_NOT_FOUND\] Failed to find the data source: (\S+?)\. ")
 
+_OF_SPARK = {
+    re.compile(rf'"{FORMAT}" cannot be written in the "ErrorIfExists" mode'): 'Add .mode("append") before .save().',
+    re.compile(rf"{FORMAT} does not support continuous processing"): "Use trigger(processingTime='1 second').",
+}
+"""What Spark refuses of this format, by its own words, and the remedy."""
+
 _NO_WORKER = "Python worker failed to connect back"
 """Spark's words if a Python that it starts does not report within 10 s."""
 
@@ -44,6 +50,9 @@ def last_line(error: BaseException) -> str | None:
     if missing:
         hint = _hint_for_format(missing[1])
         return hint and what + hint
+    for words, remedy in _OF_SPARK.items():
+        if refused := words.search(text):
+            return f"{what}{refused[0]}. {remedy}"
     if not is_of_query:
         return None
     if _NO_WORKER in text:

@@ -124,8 +124,16 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         usual="5",
         doc="Only for librdkafka's producer. The direct one sends a batch when it is full, or at the end of the task.",
     ),
-    ProducerProperty(key="client.id", usual="kafka-group-sink"),
-    ProducerProperty(key="enable.metrics.push", usual="false"),
+    ProducerProperty(
+        key="client.id",
+        usual="kafka-group-sink",
+        doc="The name of the producers in the brokers' logs, metrics and quotas.",
+    ),
+    ProducerProperty(
+        key="enable.metrics.push",
+        usual="false",
+        doc="Only for librdkafka's producer: whether it sends its own metrics to brokers that ask for them (KIP-714).",
+    ),
     # Deliberate: each report would be a Python object.
     ProducerProperty(
         key="delivery.report.only.error",

@@ -475,6 +475,9 @@ def test_a_topic_that_is_not_found_is_named(
     with pytest.raises(UnknownTopicError, match="clicks") as found:
         offsets.connect(["orders", "clicks"])
     assert found.value.topics == ["clicks"]
+    metadata(broker, click=4)
+    with pytest.raises(UnknownTopicError, match=r"topic not found: clicks. Did you mean 'click'\? Create it"):
+        offsets.connect(["clicks"])
 
 
 def test_topics_that_match_are_found_and_kafkas_own_are_not(

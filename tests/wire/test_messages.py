@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from pyspark_kafka_group.wire import messages
 from pyspark_kafka_group.wire.fields import Reader
 from pyspark_kafka_group.wire.name_lookup import addresses, server_list
-from pyspark_kafka_group.wire.types import Address, PropertyError, ProtocolError, UnsupportedVersionError
+from pyspark_kafka_group.wire.types import (
+    Address,
+    PropertyError,
+    ProtocolError,
+    RefusedCredentialsError,
+    UnsupportedVersionError,
+)
 
 
 @pytest.mark.parametrize(
@@ -62,3 +68,9 @@ def test_servers_are_hosts_and_ports(servers: str, found: list[Address]) -> None
 def test_servers_that_cannot_be_understood_are_an_error(servers: str) -> None:
     with pytest.raises(PropertyError, match=r"^bootstrap\.servers: "):
         addresses(servers)
+
+
+def test_a_login_at_a_port_without_one_is_named() -> None:
+    """Regression: the error was "the broker offers : error 34"."""
+    with pytest.raises(RefusedCredentialsError, match="expects no login at this port"):
+        messages.check_sasl_handshake(Reader(memoryview(b"\x00\x22\x00\x00\x00\x00")))

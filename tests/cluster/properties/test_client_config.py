@@ -26,3 +26,15 @@ def test_the_property_that_is_refused_is_named_and_no_secret_is_shown() -> None:
         create_client(refuse, properties, properties)
     assert refused.value.option == "kafka.linger.mx"
     assert "53cr3t" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"), [("max.poll.record", "Did you mean 'kafka.max.poll.records'?"), ("xyz", "CONFIGURATION.md")]
+)
+def test_a_mistyped_property_is_refused_with_the_nearest_one(key: str, hint: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        create_client(Consumer, {"group.id": "g", key: "1"}, {key: "1"})
+    assert str(refused.value).startswith(
+        f"Option 'kafka.{key}': the Kafka client refuses it: No such configuration property: \"{key}\". "
+    )
+    assert hint in str(refused.value)

@@ -53,6 +53,19 @@ ValueError: the table is full
             "kafka-group: Spark knows no format 'kafkagroup'. Write format(\"kafka-group\").",
         ),
         (AnalysisException("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure"), None),
+        (
+            AnalysisException(
+                '[UNSUPPORTED_DATA_SOURCE_SAVE_MODE] The data source "kafka-group" cannot be written in the '
+                '"ErrorIfExists" mode. Please use either the "Append" or "Overwrite" mode instead. SQLSTATE: 0A000'
+            ),
+            'kafka-group: "kafka-group" cannot be written in the "ErrorIfExists" mode. '
+            'Add .mode("append") before .save().',
+        ),
+        (
+            StreamingQueryException("Data source kafka-group does not support continuous processing."),
+            "kafka-group: the query ended: kafka-group does not support continuous processing. "
+            "Use trigger(processingTime='1 second').",
+        ),
         (ValueError("of the user"), None),
     ],
 )
