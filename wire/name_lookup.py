@@ -65,7 +65,10 @@ def addresses(servers: str) -> list[Address]:
             before, colons, rest = server.partition("://")
             remedy = f"Remove {before}{colons}." if _SERVER.fullmatch(rest) else "Correct it."
             raise PropertyError("bootstrap.servers", f"{server!r} is not host:port.", remedy)
-        found.append(Address(match[1].strip("[]"), int(match[2] or _PORT)))
+        port = int(match[2] or _PORT)
+        if not 0 < port < 2**16:  # the C library would connect to the lower 16 bits
+            raise PropertyError("bootstrap.servers", f"{server!r} has no port from 1 to 65535.", "Correct it.")
+        found.append(Address(match[1].strip("[]"), port))
     if not found:
         raise PropertyError("bootstrap.servers", "it names no broker.", "Write host:port, separated by commas.")
     return found

@@ -64,7 +64,9 @@ def test_servers_are_hosts_and_ports(servers: str, found: list[Address]) -> None
     assert addresses(server_list(found)) == found
 
 
-@pytest.mark.parametrize("servers", ["", " , ", "INTERNAL://a:1", "a:b", "a:1:2", "::1", "[::1", "a/b:1", "a:123456"])
+@pytest.mark.parametrize(
+    "servers", ["", " , ", "INTERNAL://a:1", "a:b", "a:1:2", "::1", "[::1", "a/b:1", "a:123456", "a:90921", "a:0"]
+)
 def test_servers_that_cannot_be_understood_are_an_error(servers: str) -> None:
     with pytest.raises(PropertyError, match=r"^bootstrap\.servers: "):
         addresses(servers)
