@@ -15,7 +15,7 @@ from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import OffsetFormatError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.notes import BookmarkNote, read
-from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition, printable
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.describe_requests import (
     CONSUMER_GROUP_HEARTBEAT,
@@ -349,7 +349,8 @@ def _description(found: DescribedGroup, protocol: GroupProtocol) -> GroupDescrip
         GroupMember(
             member_id=member.member_id,
             instance_id=member.instance_id,
-            client_id=member.client_id,
+            # Each client chooses its own id, and logs and errors show it.
+            client_id=printable(member.client_id),
             host=member.host,
             assignment=member.assignment,
             target=member.target,

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.errors import OffsetFormatError
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker
-from pyspark_kafka_group.offsets.types import LARGEST_NUMBER, Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.offsets.types import LARGEST_NUMBER, Offset, OffsetRange, TopicPartition, printable
 
 VERSION = 1
 
@@ -88,8 +88,7 @@ class ResetNote(NamedTuple):
 
     def __str__(self) -> str:
         before = "there was none before" if self.previous is None else f"it was {self.previous} before"
-        by = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in self.by)
-        return f"{by} set it with 'kafka-group' at {self.time}; {before}"
+        return f"{printable(self.by)} set it with 'kafka-group' at {self.time}; {before}"
 
 
 class BookmarkNote(NamedTuple):

@@ -30,6 +30,11 @@ def is_name(text: str) -> bool:
     return text.isascii() or text.encode(errors="ignore").decode() == text
 
 
+def printable(text: str) -> str:
+    """Return a text without characters that control a terminal or begin a line, for names that others have chosen."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
 class OffsetRange(NamedTuple):
     """The half-open range ``[start, until)`` of one partition; may be empty.
 

@@ -10,6 +10,7 @@ from enum import Enum
 from shutil import get_terminal_size
 from typing import Any, NamedTuple
 
+from pyspark_kafka_group.offsets.types import printable
 from pyspark_kafka_group.tools.analysis.documents import Document
 from pyspark_kafka_group.tools.analysis.offsets_topic import OFFSETS_TOPIC
 
@@ -98,9 +99,7 @@ def cut(text: str, width: int) -> str:
 
 def clean(value: object) -> str:
     """Return a value without characters that control a terminal; a dash for None."""
-    if value is None:
-        return "-"
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in str(value))
+    return "-" if value is None else printable(str(value))
 
 
 def duration(seconds: float) -> str:

@@ -330,6 +330,16 @@ def test_a_classic_group_is_described(broker: FakeBroker, requests: Cluster) -> 
     assert requests.describe_group("etl").is_rebalancing
 
 
+def test_a_client_id_forges_no_line_of_a_log_or_an_error(broker: FakeBroker, requests: Cluster) -> None:
+    """Regression: warnings and errors showed the ids of other members as those have chosen them."""
+    odd = DescribedMember("a-1", None, "x\n\x1b[2JERROR-12345678", "/10.0.0.1", frozenset(), None, None)
+    broker.answers[CONSUMER] = answers.consumer_group(ABSENT)
+    broker.answers[CLASSIC] = answers.classic_group(DescribedGroup(0, "", "Stable", None, (odd,)))
+    (member,) = requests.describe_group("etl").members
+    assert member.client_id.isprintable()
+    assert member.is_same_query("etl-12345678")
+
+
 def test_a_group_of_kip_848_is_described_with_targets_and_epochs(broker: FakeBroker, requests: Cluster) -> None:
     member = DescribedMember("a-1", None, "alice", "/10.0.0.1", frozenset(TPS[:2]), frozenset(TPS[:1]), 7)
     broker.answers[CONSUMER] = answers.consumer_group(DescribedGroup(0, "", "Reconciling", 8, (member,)))
