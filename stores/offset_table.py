@@ -213,7 +213,7 @@ class OffsetTable:
                 )
             if write.filtered:
                 _log.warning(
-                    "Batch %s: %s rows of %s-%s are already in the database (up to offset %s) and were skipped.",
+                    "Batch %s: %s rows of %s-%s are of records below the stored offset %s, and were skipped.",
                     batch_id,
                     write.filtered,
                     write.topic,

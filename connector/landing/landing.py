@@ -251,8 +251,8 @@ class Landing(ABC):
         )
         if result.skipped:
             _log.warning(
-                "Batch %s: %s has %s of its records already, so these were left out.",
-                *(batch_id, self._name, result.skipped),
+                "Batch %s: %s of its records are below the offsets of %s, so these were left out.",
+                *(batch_id, result.skipped, self._name),
             )
         return result
 

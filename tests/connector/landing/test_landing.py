@@ -179,6 +179,14 @@ def test_killed_applications(at: Place) -> None:
     assert len(files_of(at)) == at.committed(), "no orphan is left"
 
 
+def test_records_before_the_first_landed_one_count_as_landed(at: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """For example, a group that has begun at the end of the topic is set back.  The warning must not say more."""
+    Application(at).land({ZERO: (10, 20)})
+    assert Application(at).land({ZERO: (0, 30)}).records == 10
+    assert judge(at) == once({ZERO: (10, 30)})
+    assert "20 of its records are below the offsets of" in caplog.text
+
+
 def test_orphans_of_killed_attempts_are_removed_and_counted(at: Place) -> None:
     Application(at).land({ZERO: (0, 10)})
     Application(at).ready({ZERO: (10, 40)}, tasks=3)  # never committed
