@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores.errors import LakeConflictError, OtherTopicError, RefusedRecordError, TableBehindError
-from pyspark_kafka_group.stores.lake_history import Lost
+from pyspark_kafka_group.stores.lake_history import Lost, Spans
 
 _PASSWORD = re.compile(r"(?<=://)[^\s@]*:[^\s]*@")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -182,6 +182,16 @@ def table_behind(table: str, found: Mapping[TopicPartition, tuple[int | None, in
         f"again, a backup of it was restored, or the group's offsets were set forward. To land the missing records: "
         f"stop all queries of the group, set the group's offsets to the table's, or to the beginning, and start with "
         f"onOffsetRewind=group. To continue without them, stop all queries, and call {calls} once."
+    )
+
+
+def gaps(table: str, found: Spans) -> str:
+    """Return the warning for batches that begin behind the offsets of their table."""
+    named = "; ".join(f"{tp} {span.start} to {span.until - 1}" for tp, span in sorted(found.items()))
+    return (
+        f"{table}: these offsets were left out, and count as landed from now on: {named}. The group is another one, "
+        "was set forward, or has lost them. A new group begins where the table ends if you set its offsets before its "
+        "first start (kafka-group reset)."
     )
 
 

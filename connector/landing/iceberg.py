@@ -265,10 +265,9 @@ class IcebergLanding(Landing):
         assert self._newest is not None
         return place_of(self._newest.location(), self._of_files())
 
-    def _described(self, place: Place, file: NewFile) -> NewFile:
+    def _described(self, file: NewFile) -> NewFile:
         from pyspark_kafka_group.landing.iceberg_files import described
 
-        del place
         assert self._newest is not None
         return described(file, self._newest.metadata, self._of_files())
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_kafka_group.landing import errors
-from pyspark_kafka_group.landing.errors import RemovedFilesError
 from pyspark_kafka_group.landing.missing import behind, holds, missing, touches
 from pyspark_kafka_group.landing.state import Files, TableState
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
@@ -353,7 +352,7 @@ class Landing(ABC):
         for _ in range(_RUNS - 1):
             try:
                 return self._try(batch)
-            except RemovedFilesError:
+            except errors.RemovedFilesError:
                 run_again()
         return self._try(batch)
 
@@ -426,6 +425,8 @@ class Landing(ABC):
             alone=bool(new),
         )
         self._committed(look)
+        if gaps := {tp: OffsetSpan(at, spans[tp].start) for tp, at in stored.items() if at < spans[tp].start}:
+            _log.warning(errors.gaps(self._name, gaps))
         return every, self._sweep(place, look, spans, stored, paths)
 
     def _note_topics(self, look: TableState, ranges: Mapping[TopicPartition, ReadRange]) -> bool:
@@ -458,12 +459,11 @@ class Landing(ABC):
                 except FileNotFoundError as e:
                     raise errors.removed_files(self._name, [file.path]) from e
                 if new is not None:
-                    found.append(self._described(place, new))
+                    found.append(self._described(new))
         return found
 
-    def _described(self, place: Place, file: NewFile) -> NewFile:
+    def _described(self, file: NewFile) -> NewFile:
         """Return a new file with what the format needs of it."""
-        del place
         return file
 
     def _sweep(

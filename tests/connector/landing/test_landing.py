@@ -187,6 +187,14 @@ def test_records_before_the_first_landed_one_count_as_landed(at: Place, caplog: 
     assert "20 of its records are below the offsets of" in caplog.text
 
 
+def test_records_that_a_group_leaves_out_are_named(at: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """For example, a new group begins at the end of the topic, and the table has the records of another one."""
+    Application(at).land({ZERO: (0, 10), ONE: (0, 10)})
+    assert not caplog.text
+    assert Application(at).land({ZERO: (25, 30), ONE: (10, 20)}, finished=0).records == 15
+    assert "these offsets were left out, and count as landed from now on: orders-0 10 to 24. The" in caplog.text
+
+
 def test_orphans_of_killed_attempts_are_removed_and_counted(at: Place) -> None:
     Application(at).land({ZERO: (0, 10)})
     Application(at).ready({ZERO: (10, 40)}, tasks=3)  # never committed
