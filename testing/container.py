@@ -54,7 +54,7 @@ class ContainerKafka(Kafka):
         self._properties = dict(properties or {})
         self._port = 0
         self._container: DockerContainer | None = None
-        self._killed = False
+        self._killed = self._paused = False
 
     @property
     def bootstrap_servers(self) -> str:
@@ -97,7 +97,7 @@ class ContainerKafka(Kafka):
     def stop(self) -> None:
         """Remove the container with its data."""
         container, self._container = self._container, None
-        self._killed = False
+        self._killed = self._paused = False
         if container is not None:
             container.stop()
 
@@ -109,10 +109,12 @@ class ContainerKafka(Kafka):
     def pause(self, broker_id: int) -> None:
         """Freeze the container."""
         self._broker(broker_id).pause()
+        self._paused = True
 
     def resume(self, broker_id: int) -> None:
         """Unfreeze the container."""
         self._broker(broker_id).unpause()
+        self._paused = False
 
     def restart(self, broker_id: int) -> None:
         """Start the container again, and stop it cleanly first if it runs."""
@@ -121,7 +123,7 @@ class ContainerKafka(Kafka):
             broker.start()
         else:
             broker.restart(timeout=_STOP_GRACE_S)
-        self._killed = False
+        self._killed = self._paused = False
         self._await_broker()
 
     def log_tail(self, lines: int = 100) -> str:
@@ -130,6 +132,9 @@ class ContainerKafka(Kafka):
             return ""
         tail = self._broker(_BROKER_ID).logs(tail=lines).decode(errors="replace")
         return f"---- broker {_BROKER_ID}, last {lines} lines of its log ----\n{tail}"
+
+    def _answering_servers(self) -> list[str]:
+        return [] if self._killed or self._paused else super()._answering_servers()
 
     def _environment(self) -> dict[str, str]:
         ports = BrokerPorts(client=self._port, controller=_CONTROLLER_PORT)

@@ -51,6 +51,7 @@ class MockKafka(Kafka):
         self._library: Any = None
         self._client: int | None = None
         self._cluster: int | None = None
+        self._down: set[int] = set()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -85,6 +86,7 @@ class MockKafka(Kafka):
         """End the brokers; everything in them is lost."""
         cluster, self._cluster = self._cluster, None
         client, self._client = self._client, None
+        self._down.clear()
         if cluster is not None:
             self._library.rd_kafka_mock_cluster_destroy(cluster)
         if client:
@@ -114,6 +116,7 @@ class MockKafka(Kafka):
     def kill(self, broker_id: int) -> None:
         """Break the broker's connections and refuse new ones; its data stays."""
         self._do(f"take broker {broker_id} down", "broker_set_down", broker_id)
+        self._down.add(broker_id)
 
     def pause(self, broker_id: int) -> None:
         """Not possible here."""
@@ -127,6 +130,7 @@ class MockKafka(Kafka):
         """Break the broker's connections if it is up, and let it answer again."""
         self.kill(broker_id)
         self._do(f"take broker {broker_id} up", "broker_set_up", broker_id)
+        self._down.discard(broker_id)
 
     def set_round_trip_ms(self, broker_id: int, milliseconds: int) -> None:
         """Delay each answer of a broker; 0 undoes it."""
@@ -150,6 +154,9 @@ class MockKafka(Kafka):
         """Delete the records of a partition below offset `before`, as retention does."""
         what = f"delete the records of {topic}-{partition} below offset {before}"
         self._do(what, "partition_delete_records", topic.encode(), partition, before)
+
+    def _answering_servers(self) -> list[str]:
+        return [one for number, one in enumerate(super()._answering_servers(), 1) if number not in self._down]
 
     def _do(self, what: str, function: str, *arguments: bytes | int) -> None:
         library = self._library_of_started()

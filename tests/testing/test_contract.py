@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import MagicMock, patch
 
 import pytest
 
@@ -213,3 +214,16 @@ def test_free_ports_are_different_and_outside_the_range_of_outgoing_connections(
     ports = free_ports(50)
     assert len(set(ports)) == 50
     assert all(1024 < port < 32768 for port in ports)
+
+
+def test_a_container_that_is_killed_or_paused_is_not_asked() -> None:
+    """Regression: each use of a topic waited for 30 s."""
+    kafka = ContainerKafka("image")
+    kafka._container = MagicMock()
+    for silence, end in ((kafka.kill, kafka.restart), (kafka.pause, kafka.resume)):
+        silence(1)
+        with pytest.raises(KafkaTestingError, match="all brokers are down or paused"):
+            kafka.read("orders")
+        with patch.object(kafka, "_await_broker"):
+            end(1)
+        assert kafka._answering_servers() == [kafka.bootstrap_servers]

@@ -102,6 +102,24 @@ def test_a_new_group_gets_its_assignment_without_delay(mock: MockKafka, protocol
     member.close()
 
 
+def test_a_use_of_a_topic_asks_the_brokers_that_are_up(mock: MockKafka) -> None:
+    """Regression: with all of them down it waited for 30 s."""
+    mock.create_topic("orders")
+    second = mock.bootstrap_servers.split(",")[1]
+    mock.kill(1)
+    mock.kill(3)
+    assert mock._answering_servers() == [second]
+    assert AdminClient({"bootstrap.servers": second, "log_level": 0}).list_topics(timeout=TIMEOUT_S).topics
+    mock.kill(2)
+    for use in (lambda: mock.produce("orders", ["a"]), lambda: mock.read("orders")):
+        with pytest.raises(KafkaTestingError, match="all brokers are down or paused"):
+            use()
+    for broker_id in (1, 2, 3):
+        mock.restart(broker_id)
+    mock.produce("orders", ["a"])
+    assert [record.value for record in mock.read("orders")] == [b"a"]
+
+
 def test_a_broker_that_is_killed_or_slow_is_unreachable() -> None:
     with MockKafka(1) as mock:
         mock.create_topic("t")
