@@ -14,6 +14,7 @@ from pyspark_kafka_group.where.types import MOST_DIGITS, limits
 
 _INTEGER = re.compile(r"-?[0-9]++")
 _EXPONENT = re.compile(r"-?([0-9]++(\.[0-9]*+)?|\.[0-9]++)[eE][+-]?[0-9]++")
+_DECIMAL = re.compile(r"-?([0-9]++(\.[0-9]*+)?|\.[0-9]++)([eE][+-]?[0-9]++)?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(
     rf"{_DATE.pattern}[ T][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,6}})?)?(Z|[+-][0-9]{{2}}:[0-9]{{2}})?"
@@ -40,7 +41,7 @@ def of_number(text: str) -> Literal:
 def of_decimal(text: str) -> Literal:
     """Return a number of exactly these digits, which may have an exponent."""
     try:
-        number = Decimal(text)
+        number = Decimal(text if _DECIMAL.fullmatch(text) else "")  # Decimal itself also accepts NaN and 1_000
         if abs(number.adjusted()) <= 2 * MOST_DIGITS:  # else the text would be long
             number = Decimal(format(number, "f"))
     except ArithmeticError:

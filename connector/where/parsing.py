@@ -371,7 +371,10 @@ class _Typing:
         """Return a constant with the suffix BD, which sqlglot turns into a cast of its digits."""
         if to.this.name != "DECIMAL" or not to.expressions or type(tree).__name__ != "Literal" or not tree.is_string:
             return None
-        return of_decimal(tree.this)
+        found = of_decimal(tree.this)
+        # Deliberate: a cast that a user has written is refused if it may round the number, or is too narrow for it.
+        digits = [str(found.type.precision), str(found.type.scale)]
+        return found if [part.name for part in to.expressions] == digits else None
 
     def sign(self, tree: Tree) -> e.Expression:
         inner, suffix = tree.this, None
