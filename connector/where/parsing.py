@@ -98,6 +98,14 @@ def _tree(text: str) -> Tree:
         raise MissingDependencyError("sqlglot", sys.executable, extra="where") from None
     from sqlglot.errors import SqlglotError
 
+    # Deliberate: by what it does.  An environment may have an older one than the extra asks for.  Such a one reads some
+    # escapes in texts otherwise, and ignores SYMMETRIC and COLLATE.
+    if sqlglot.parse_one(r"'\d'", read="spark").name != "d":
+        raise OptionError(
+            "where",
+            "the installed sqlglot is too old: it reads texts otherwise than Spark.",
+            "Install sqlglot 30.22 or newer on the driver.",
+        )
     try:
         trees = sqlglot.parse(text, read="spark")
     except SqlglotError as problem:

@@ -198,3 +198,13 @@ def test_a_missing_parser_names_the_package(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "sqlglot", None)
     with pytest.raises(MissingDependencyError, match=r"pyspark-kafka-group\[where\]"):
         parse_condition("true", TYPES)
+
+
+def test_a_sqlglot_that_reads_texts_otherwise_than_spark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: before 30.22, sqlglot kept the backslash of an escape that it did not know."""
+    import sqlglot
+
+    assert results(r"topic = 'O\"B\141'", topic=['O"Ba']) == [True]
+    monkeypatch.setattr(sqlglot, "parse_one", lambda text, read: sqlglot.exp.Literal.string(text[1:-1]))
+    with pytest.raises(OptionError, match=r"^Option 'where': the installed sqlglot is too old.*30\.22"):
+        parse_condition("topic = 'a'", TYPES)
