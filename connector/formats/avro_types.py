@@ -153,6 +153,8 @@ class _AvroTypes:
         fields = schema.get("fields")
         if not isinstance(fields, list) or not fields:
             raise MalformedError(f"the record {name!r} has no fields, which a column cannot hold.", _REMEDY)
+        if not all(isinstance(f, dict) and isinstance(f.get("name"), str) and "type" in f for f in fields):
+            raise MalformedError(f"the record {name!r} has a field without a name or a type.", _REMEDY)
         self._open.add(name)
         found = [t.StructField(f["name"], self._of_field(f, space), nullable=True) for f in fields]
         self._open.discard(name)

@@ -132,6 +132,8 @@ def _plan(one: ColumnFormat, registry: Registry | None, number: int | None) -> C
             found = spark_type(message_of(file_of(definition), one.message))
     except MalformedError as malformed:
         raise OptionError(option, str(malformed), malformed.remedy) from None
+    except RecursionError:
+        raise OptionError(option, "it is nested too deeply.", "Read it as binary, or name another schema.") from None
     return ColumnPlan(format=one, type=all_nullable(found), definition=definition)
 
 

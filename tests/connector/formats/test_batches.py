@@ -290,6 +290,12 @@ def test_the_schema_stays_although_the_newest_version_changes() -> None:
     [
         ({"valueFormat": "json", "valueSchema": "id BIGIN"}, "valueSchema", "'BIGIN' is not a supported type"),
         ({"valueFormat": "avro", "valueSchema": '{"type": "x"}'}, "valueSchema", "neither a type of Avro nor a name"),
+        (
+            {"valueFormat": "json", "valueSchema": "a " + "ARRAY<" * 2000 + "INT" + ">" * 2000},
+            "valueSchema",
+            "too deeply",
+        ),
+        ({"valueFormat": "avro", "valueSchema": "[" * 10_000}, "valueSchema", "too deeply"),
         ({"valueFormat": "avro", "registry": "yes"}, "valueSubject", "has no subject 'orders-value'"),
         ({"valueFormat": "avro", "registry": "yes", "valueSchemaId": "9"}, "valueSchemaId", "has no schema 9"),
         ({"keyFormat": "protobuf", "registry": "yes", "keySubject": "s"}, "keySubject", "schema 1 is a schema of AVRO"),
