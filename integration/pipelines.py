@@ -29,6 +29,7 @@ from integration.processes import Part, Process, send, session
 from integration.sink import BatchFolder, Delivery
 from pyspark_kafka_group import stop
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 
 T = TypeVar("T")
 
@@ -240,6 +241,15 @@ def has_logged_a_batch(checkpoint: Path) -> bool:
 def newest_batch(folder: Path) -> int | None:
     """Return the highest batch number in one of Spark's logs."""
     return max((int(file.name) for file in folder.glob("*") if file.name.isdecimal()), default=None)
+
+
+def finished_in(checkpoint: Path) -> dict[str, int]:
+    """Return the processed offset of each partition in the newest batch that Spark has logged as finished."""
+    batch = newest_batch(checkpoint / "commits")
+    if batch is None:
+        return {}
+    document = json.loads((checkpoint / "offsets" / str(batch)).read_text().splitlines()[-1])
+    return {str(tp): entry.range.until for tp, entry in BatchOffset.from_json(document).entries.items()}
 
 
 def owned_after(events: Iterable[dict[str, Any]]) -> set[str]:

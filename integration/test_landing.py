@@ -139,9 +139,9 @@ def test_the_program_of_the_page(
     produce(kafka.bootstrap_servers, name, {0: 30, 1: 30})
     (text,) = run_by("integration/test_landing.py")
     for old, new in {
-        "build/lake/orders": str(table),
+        "lake/orders": str(table),
         "localhost:9092": kafka.bootstrap_servers,
-        "orders-etl": group,
+        "orders-etl-landing": group,
         '"orders"': f'"{name}"',
         '"checkpoint"': f'"{table}.checkpoint"',
     }.items():

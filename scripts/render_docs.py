@@ -125,7 +125,7 @@ _ERRORS = """\
 An error ends the query, and Spark shows its text. The text names the cause, the option or object at fault, and the remedy.
 Only the text gets from Spark's processes to your program, in an error of Spark. If nothing catches that error, a program that
 imports `pyspark_kafka_group` ends with exit code 1, and its last line is `kafka-group:` and the text. The whole error of a query
-stands in Spark's log above it.
+stands in Spark's log above it. While Spark still ends other tasks, its log may continue below that line.
 
 Your program can catch the errors that `bookmark` and the [tables](exactly-once.md) raise in its own
 process. They have attributes, and you import them from `pyspark_kafka_group.errors`:

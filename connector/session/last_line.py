@@ -74,7 +74,7 @@ def print_error(
     if line is None or not _is_in_sparks_log(error):
         before(kind, error, trace)
     if line is not None:
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"\n{line}\n")  # the cursor may be behind Spark's progress bar
 
 
 def _line_or_none(error: BaseException) -> str | None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
@@ -18,6 +18,7 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from integration.cluster import committed
 from integration.kafka_tools import TRANSACTIONS, run_tool
 from integration.oracles import Reset
+from integration.pipelines import finished_in
 from integration.processes import Part
 from integration.soak.supervisor import Supervised, Supervisor
 from integration.spark_cluster import SparkCluster
@@ -225,6 +226,9 @@ def restore_checkpoint(scene: Scene, one: Supervised, draw: random.Random) -> st
 
     If the application refuses the copy, put the newest checkpoint back.  If the copy lacks nothing, the application may
     continue with it.  The sinks show whether that was right.
+
+    Nothing in Kafka shows the age of a copy that lacks only batches which the query has not committed.  The sinks would
+    skip the next batches with these numbers.  docs/guarantees.md names this, so the soak does not use such a copy.
     """
     assert scene.copies is not None
     copy = scene.copies / f"{one.name}-{one.starts}-{draw.randrange(10**6)}"
@@ -236,6 +240,8 @@ def restore_checkpoint(scene: Scene, one: Supervised, draw: random.Random) -> st
         one.application.send(SIGKILL)
         wait(scene, lambda: not one.running)
         newest = one.application.finished_batch
+        if of_copy != newest and not _has_committed_beyond(one, finished_in(copy)):
+            return f"batch {of_copy} of {newest}: not used, because the others are not committed"
         one.application.exchange_checkpoint(copy)
         one.start()
         one.faults.append("restore checkpoint")
@@ -255,6 +261,14 @@ def restore_checkpoint(scene: Scene, one: Supervised, draw: random.Random) -> st
         return f"batch {of_copy} of {newest}: refused"
     finally:
         one.held = False
+
+
+def _has_committed_beyond(one: Supervised, finished: Mapping[str, int]) -> bool:
+    return any(
+        offset > finished.get(tp, offset)
+        for event in one.application.events("committed")
+        for tp, offset in event["offsets"].items()
+    )
 
 
 def reset_offsets(scene: Scene, _draw: random.Random, done: Done) -> bool:

@@ -111,7 +111,8 @@ def test_the_error_of_a_query_is_printed_unless_sparks_log_on_the_terminal_has_i
     for error in (StreamingQueryException(OF_QUERY), AnalysisException(OF_QUERY)):
         print_error(lambda _kind, error, _trace: printed.append(error), type(error), error, None)
     assert [type(error) for error in printed] == [StreamingQueryException] * twice + [AnalysisException]
-    assert [line.split(": ", 1)[0] for line in capsys.readouterr().err.splitlines()] == ["kafka-group"] * 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(": ", 1)[0] for line in lines] == ["", "kafka-group"] * 2, "below a progress bar"
 
 
 def test_a_program_that_imports_the_package_ends_with_the_sentence() -> None:
