@@ -65,8 +65,8 @@ Kafka listens at {servers}. The topic '{TOPIC}' gets {_PER_SECOND} records a sec
 Save this as first.py:
 
 {_program(servers)}
-Run it in a second terminal, and a copy of it in a third one. The two share the
-{PARTITIONS} partitions:
+Run it in a second terminal, and a copy of it in a third one. Activate this
+environment in both. The two share the {PARTITIONS} partitions:
 
 python first.py one
 python first.py two

@@ -177,6 +177,8 @@ def _require_packages(formats: Formats) -> None:
 
 def _there(name: str) -> bool:
     try:
-        return find_spec(name) is not None
+        spec = find_spec(name)
     except ModuleNotFoundError:  # its parent package is missing
         return False
+    # Spark's jar, which is on Python's path, has folders of such names, such as google/protobuf.
+    return spec is not None and spec.origin is not None

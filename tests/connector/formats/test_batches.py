@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -335,6 +336,14 @@ def test_a_missing_package_is_named_on_the_driver(kind: str, package: str, monke
 
     assert f"`pip install 'pyspark-kafka-group[{kind}]'`" in str(raised.value)
     assert sys.executable in str(raised.value)
+
+
+def test_a_folder_of_the_name_of_a_package_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: Spark's jar has `google/protobuf`, so a missing package was told as a registry without an answer."""
+    (tmp_path / "of_a_jar" / "protobuf").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not planning._there("of_a_jar.protobuf")
+    assert planning._there("pyspark.sql")
 
 
 def test_ids_that_cost_no_request_do_not_hide_the_others() -> None:
