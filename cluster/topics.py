@@ -36,6 +36,7 @@ from pyspark_kafka_group.wire.transaction_requests import DescribeProducers, Par
 from pyspark_kafka_group.wire.types import Address
 
 _NEAR_S = 5.0  # the topic's error is known already, and waits for this
+_MOST_COMPARED = 5_000  # pairs of names, at 0.2 ms each
 
 A = TypeVar("A", FoundEpoch, ListedOffset, PartitionProducers)
 
@@ -95,13 +96,15 @@ class Topics(Channel):
         return {topic.name: _topic_info(topic, metadata.cluster_id) for topic in metadata.topics if not topic.error}
 
     def near_topics(self, names: Collection[str]) -> list[str]:
-        """Return topics with names like these, for the error about topics that do not exist."""
+        """Return topics with names like these, for the error about others; none if there are very many."""
         import difflib  # only here: each source process imports this module
 
         try:
             known = self.all_topics(timeout_s=_NEAR_S)
         except (KafkaGroupError, TryAgainError):
             return []  # the error about the topic says enough
+        if len(names) * len(known) > _MOST_COMPARED:
+            return []
         return list(dict.fromkeys(near for name in names for near in difflib.get_close_matches(name, known)))
 
     def missing_topics(self, names: Collection[str], *, timeout_s: float = TIMEOUT_S) -> frozenset[str]:
