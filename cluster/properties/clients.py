@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from pyspark_kafka_group.cluster.properties.kafka_properties import PROPERTIES
+from pyspark_kafka_group.cluster.properties.kafka_properties import PROPERTIES, ClientKind
 from pyspark_kafka_group.cluster.properties.redaction import option_errors_without_secrets, redact
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -22,6 +22,9 @@ from pyspark_kafka_group.wire.login.token_cache import PROVIDER, PROVIDER_CONFIG
 from pyspark_kafka_group.wire.types import PropertyError, StoppedLoginError
 
 Client = TypeVar("Client")
+
+_NEAR = 0.85
+"""Similarity from which a property is a mistyped one.  Many names differ in one word only."""
 
 QUIET_S = 10.0
 """How long after a warning or error the log only counts others of the same facility, in seconds.
@@ -65,10 +68,10 @@ def create_client(
     try:
         return kind(with_tokens(config))
     except (KafkaException, ValueError, TypeError) as problem:
-        raise _refused(problem, properties) from None
+        raise _refused(problem, config, properties) from None
 
 
-def _refused(problem: Exception, properties: Mapping[str, str]) -> OptionError:
+def _refused(problem: Exception, config: Mapping[str, Any], properties: Mapping[str, str]) -> OptionError:
     """Explain why a client could not be created: librdkafka refuses a property."""
     cause = problem.args[0] if problem.args else problem
     text = cause.str() if hasattr(cause, "str") else str(problem)  # a KafkaError has more than its sentence
@@ -78,8 +81,9 @@ def _refused(problem: Exception, properties: Mapping[str, str]) -> OptionError:
     if named and "No such configuration property" in text:
         import difflib  # only here: each process of Spark imports this module
 
-        names = [row.key for row in PROPERTIES if not row.key.endswith("*")]
-        near = difflib.get_close_matches(max(named, key=len), names, n=1)
+        is_consumer = "group.id" in config
+        names = [row.key for row in PROPERTIES if is_consumer or ClientKind.PRODUCER in row.applies_to]
+        near = difflib.get_close_matches(max(named, key=len), names, n=1, cutoff=_NEAR)
         remedy = f"Did you mean 'kafka.{near[0]}'?" if near else remedy
     if "No provider for SASL mechanism" in text:
         option = "kafka.sasl.mechanism"

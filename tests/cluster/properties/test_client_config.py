@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 
 from pyspark_kafka_group.cluster.properties.clients import create_client
 from pyspark_kafka_group.offsets.errors import OptionError
@@ -37,4 +37,19 @@ def test_a_mistyped_property_is_refused_with_the_nearest_one(key: str, hint: str
     assert str(refused.value).startswith(
         f"Option 'kafka.{key}': the Kafka client refuses it: No such configuration property: \"{key}\". "
     )
+    assert hint in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("message.timeout.mss", "CONFIGURATION.md"),
+        ("delivery.timeout.mss", "CONFIGURATION.md"),
+        ("sasl.mechansim", "Did you mean 'kafka.sasl.mechanism'?"),
+    ],
+)
+def test_a_mistyped_property_of_the_sink_is_not_taken_for_one_of_the_source(key: str, hint: str) -> None:
+    """Regression: 'kafka.session.timeout.ms' was named, which the sink does not have."""
+    with pytest.raises(OptionError) as refused:
+        create_client(Producer, {key: "1"}, {key: "1"})
     assert hint in str(refused.value)
