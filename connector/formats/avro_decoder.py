@@ -249,13 +249,15 @@ class AvroDecoder(ObjectDecoder):
 
 def check_avro(definition: Definition) -> None:
     """Raise `MalformedError` for a schema that fastavro cannot read."""
-    raw, *named = schemas = _schemas(definition)
-    if nothing := number_of_nothing(raw, names_of([*named, raw])):
-        raise MalformedError(f"it has {nothing}.", "Name another schema.")
     try:
-        _parsed(schemas, defaults=True)
+        raw, *named = schemas = _schemas(definition)
+        nothing = number_of_nothing(raw, names_of([*named, raw]))
+        if not nothing:
+            _parsed(schemas, defaults=True)
     except Exception as problem:
         raise MalformedError(f"fastavro cannot read this schema ({problem}).", "Correct it.") from None
+    if nothing:
+        raise MalformedError(f"it has {nothing}.", "Name another schema.")
 
 
 def _is_bytes(schema: Schema) -> bool:

@@ -60,7 +60,7 @@ def of_text(text: str) -> Schema:
     """
     try:
         return json.loads(text, object_hook=_without_invalid_decimal)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter for the size of a decimal
         if text.strip() in _SIMPLE:
             return text.strip()
         raise MalformedError("it is not an Avro schema in JSON.", _REMEDY) from None
@@ -208,8 +208,8 @@ class _AvroTypes:
 
 def kind_of(branch: Schema) -> type | None:
     """Return the class of fastavro's values for a branch of a union; None if it depends on more."""
-    kind = branch["type"] if isinstance(branch, dict) else branch
-    if isinstance(branch, dict) and (branch.get("logicalType") or not isinstance(kind, str)):
+    kind = branch.get("type") if isinstance(branch, dict) else branch
+    if not isinstance(kind, str) or (isinstance(branch, dict) and branch.get("logicalType")):
         return None
     return {
         "boolean": bool, "int": int, "long": int, "float": float, "double": float, "string": str, "enum": str,

@@ -98,6 +98,8 @@ def test_a_value_of_a_type(kind: Any, written: Any, simple: str, value: Any) -> 
         (record("N", next=["null", "N"]), "contains itself"),
         (holding(["int", "long", "string"]), "cannot be told apart"),
         (holding("money"), "neither a type of Avro nor a name"),
+        (holding(["int", {"x": 1}]), "cannot be told apart"),
+        (holding([["int"], "string"]), "cannot be told apart"),
         (record("E"), "has no fields"),
         ({"type": "record", "name": "R", "fields": [{"name": "a"}]}, "a field without a name or a type"),
         ({"type": "record", "name": "R", "fields": [{"type": "int"}]}, "a field without a name or a type"),

@@ -37,7 +37,7 @@ from pyspark_kafka_group.writing import dead_letters
 from pyspark_kafka_group.writing.dead_letters import DeadLetters
 from pyspark_kafka_group.writing.record_rows import each
 from tests.connector.columns.batches import varint
-from tests.connector.formats.avro_samples import array, record
+from tests.connector.formats.avro_samples import array, logical, record
 from tests.connector.reading.clients import need_native_library
 
 BASE = {"kafka.bootstrap.servers": "b:9092", "subscribe": "orders"}
@@ -297,6 +297,19 @@ def test_the_schema_stays_although_the_newest_version_changes() -> None:
             "too deeply",
         ),
         ({"valueFormat": "avro", "valueSchema": "[" * 10_000}, "valueSchema", "too deeply"),
+        (
+            {
+                "valueFormat": "avro",
+                "valueSchema": json.dumps(logical("fixed", "decimal", name="F", precision=3, size=10**400)),
+            },
+            "valueSchema",
+            "not an Avro schema",
+        ),
+        (
+            {"valueFormat": "avro", "valueSchema": '{"type": {"type": "string"}, "name": "R", "fields": 1}'},
+            "valueSchema",
+            "fastavro cannot read",
+        ),
         ({"valueFormat": "avro", "registry": "yes"}, "valueSubject", "has no subject 'orders-value'"),
         ({"valueFormat": "avro", "registry": "yes", "valueSchemaId": "9"}, "valueSchemaId", "has no schema 9"),
         ({"keyFormat": "protobuf", "registry": "yes", "keySubject": "s"}, "keySubject", "schema 1 is a schema of AVRO"),
