@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 
 from pyspark_kafka_group.offsets.types import LARGEST_OFFSET, Offset
 
-# How many former owners a note names, and how many characters of their ids.  Each takes room in every commit.
+# How many former owners a note names, besides ANYBODY, and how many characters of their ids.  Each takes room in every
+# commit.
 _FORMER = 4
 _NAME = 12
 
@@ -151,7 +152,7 @@ class CommitNote(NamedTuple):
         ):
             raise TypeError
         # Deliberate: other notes inherit these, and brokers limit their size.
-        if len(former) > _FORMER or max(map(len, (note.lineage, *(f.query for f in former)))) > _LONGEST_NAME:
+        if len(former) > _FORMER + 1 or max(map(len, (note.lineage, *(f.query for f in former)))) > _LONGEST_NAME:
             raise ValueError
         return note
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_kafka_group.offsets.commit_metadata import ANYBODY, CommitNote, Former, differ
+from pyspark_kafka_group.offsets.notes import read_commit
 from pyspark_kafka_group.offsets.types import Offset
 
 
@@ -24,6 +25,7 @@ def test_of_many_owners_only_the_last_have_names() -> None:
         note = CommitNote(f"q{n}", "t", 1, Offset(n), "l", note.handed_on(Offset(n)))
     assert note.former == (Former(ANYBODY, Offset(2)), *(Former(f"q{n - 1}", Offset(n)) for n in (3, 4, 5, 6)))
     assert [note.formerly_committed_by(f"q{n}") for n in range(6)] == [2, 2, 3, 4, 5, 6]
+    assert read_commit(note.encode()) == note, "regression: it was damaged, and the next owner took it for a reset"
 
 
 def test_commit_of_a_start_is_not_one_of_something_processed() -> None:

@@ -157,11 +157,11 @@ def test_a_note_that_others_could_not_inherit_is_damaged() -> None:
 
     And so did numbers of 4 kB, and names that are short as UTF-8 and long as JSON.
     """
-    changes = {"l": "x" * 41}, {"f": [["x" * 41, 7]]}, {"f": [["", n] for n in range(5)]}, {"n": 2**63}, {"s": 2**63}
+    changes = {"l": "x" * 41}, {"f": [["x" * 41, 7]]}, {"f": [["", n] for n in range(6)]}, {"n": 2**63}, {"s": 2**63}
     for change in (*changes, {"f": [["x", 2**63]]}):
         assert read_commit(json.dumps({**json.loads(COMMIT.encode()), **change})) is None
     name = "\U0001f600" * 40
-    former = tuple(Former(name, Offset(LONGEST)) for _ in range(4))
+    former = tuple(Former(name, Offset(LONGEST)) for _ in range(5))
     inherited = CommitNote(UUID, "Q" * 22, 2**31 - 1, Offset(LONGEST), name, former, True, "Q" * 22)
     assert read_commit(inherited.encode()) == inherited
     assert len(inherited.encode()) <= BROKERS_ALLOW
