@@ -132,7 +132,7 @@ process. They have attributes, and you import them from `pyspark_kafka_group.err
 
 {exported}
 
-All classes, except those of the tables and `OffsetsTopicUnreadableError` of the [command line](command-line.md):
+All classes, except those of the tables, of [landing](landing.md) and of the [command line](command-line.md):
 
 """
 
