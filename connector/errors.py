@@ -1,4 +1,4 @@
-"""The errors that your program can catch: those of ``bookmark``, ``OffsetTable`` and ``LakeTable``, and their bases.
+"""The errors that your program can catch: those of ``bookmark``, ``read_arrow`` and the tables, and their bases.
 
     from pyspark_kafka_group.errors import BookmarkMovedError
 
@@ -10,17 +10,22 @@ from pyspark_kafka_group.offsets.errors import (
     AuthenticationError,
     BookmarkMovedError,
     BrokerError,
+    ConditionError,
     ConfigurationError,
     DataError,
     DataLossError,
     GroupError,
     KafkaGroupError,
+    MalformedRecordError,
     MissingDependencyError,
     NoOffsetAtTimeError,
     OffsetFormatError,
     OptionError,
+    ReadTimeoutError,
+    RecordBatchTooLargeError,
     SchemaRegistryError,
     UnknownTopicError,
+    UnreadableBatchError,
 )
 from pyspark_kafka_group.stores.errors import (
     DatabaseError,
@@ -37,6 +42,7 @@ __all__ = [
     "AuthenticationError",
     "BookmarkMovedError",
     "BrokerError",
+    "ConditionError",
     "ConfigurationError",
     "DataError",
     "DataLossError",
@@ -44,6 +50,7 @@ __all__ = [
     "GroupError",
     "KafkaGroupError",
     "LakeConflictError",
+    "MalformedRecordError",
     "MissingDependencyError",
     "NoOffsetAtTimeError",
     "OffsetFormatError",
@@ -51,8 +58,11 @@ __all__ = [
     "OtherGroupError",
     "OtherTopicError",
     "PartitionsLockedError",
+    "ReadTimeoutError",
+    "RecordBatchTooLargeError",
     "RefusedRecordError",
     "SchemaRegistryError",
     "TableBehindError",
     "UnknownTopicError",
+    "UnreadableBatchError",
 ]

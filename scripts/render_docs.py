@@ -127,7 +127,7 @@ Only the text gets from Spark's processes to your program, in an error of Spark.
 imports `pyspark_kafka_group` ends with exit code 1, and its last line is `kafka-group:` and the text. The whole error of a query
 stands in Spark's log above it. While Spark still ends other tasks, its log may continue below that line.
 
-Your program can catch the errors that `bookmark` and the [tables](exactly-once.md) raise in its own
+Your program can catch the errors that `bookmark`, `read_arrow` and the [tables](exactly-once.md) raise in its own
 process. They have attributes, and you import them from `pyspark_kafka_group.errors`:
 
 {exported}

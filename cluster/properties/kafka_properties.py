@@ -180,7 +180,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         applies_to=_MEMBER,
         # Members learn of a rebalance with their next heartbeat, so this bounds how fast a partition can move: with
         # Kafka's default of 3 s, or 5 s under KIP-848, a hand-over would take seconds.  A hundred idle members take
-        # 18 % of a core from their coordinator, and 14 % with 500 ms (benchmarks/README.md, "Large groups").
+        # 21 % of a core from their coordinator, and 16 % with 500 ms (benchmarks/README.md, "Large groups").
         default="250",
         unit="milliseconds",
         least=1,

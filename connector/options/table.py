@@ -77,8 +77,7 @@ OPTIONS: tuple[Option, ...] = (
         name="kafka.group.id",
         doc="The consumer group. Required in a stream, except with groupIdPrefix or assign. With "
         "commitMode=transaction its name is printable ASCII. All queries with the same group share the partitions of "
-        "their topics. If a query has two load() of the same group and topics, they must "
-        "have the same options, and read the same batches.",
+        "their topics. A second load() of one stream with the same group and topics is an error: give it its own group.",
     ),
     Option(
         name="groupIdPrefix",
@@ -227,7 +226,7 @@ OPTIONS: tuple[Option, ...] = (
         default="transaction",
         batch=Use.NO,
         doc="How the query commits offsets to the group. transaction: in a Kafka transaction, fenced by the generation "
-        "of the member. plain: with one OffsetCommit request, for clusters that do not allow transactions. With assign "
+        "of the member. plain: with an OffsetCommit request, for clusters that do not allow transactions. With assign "
         "the commit is always plain, because there is no member.",
     ),
     Option(

@@ -53,7 +53,7 @@ _STOP_S = 5.0
 _LEAVE_S = 20.0
 
 # How long a query may idle after pyspark_kafka_group.stop() has let its member leave.  The caller stops the query at
-# once, so this only has to be longer than a request through Spark Connect.  The user sees the error within a minute.
+# once, so this only has to be longer than a request through Spark Connect.
 _ABANDONED_S = 45.0
 
 ABANDONED = (

@@ -82,7 +82,7 @@ def stop(query: StreamingQuery, timeout_s: float) -> bool:
             stopped = [_answer(one, deadline) for one in asked]
         clean = reads_others or (bool(stopped) and all(stopped)) or (has_ended and _has_finished(query))
     finally:
-        ended = _end(query)  # also on Ctrl-C: a query whose member has left reads nothing, and fails within a minute
+        ended = _end(query)  # also on Ctrl-C: a query whose member has left reads nothing, and fails later
     return clean and ended
 
 
