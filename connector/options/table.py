@@ -77,7 +77,8 @@ OPTIONS: tuple[Option, ...] = (
         name="kafka.group.id",
         doc="The consumer group. Required in a stream, except with groupIdPrefix or assign. With "
         "commitMode=transaction its name is printable ASCII. All queries with the same group share the partitions of "
-        "their topics. A second load() of one stream with the same group and topics is an error: give it its own group.",
+        "their topics. A second load() of one stream with the same group and topics is an error: give it its "
+        "own group.",
     ),
     Option(
         name="groupIdPrefix",
