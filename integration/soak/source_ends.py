@@ -163,6 +163,10 @@ def unaccounted(
 
 
 def _alone(end: SourceEnd, endings: Sequence[Ending]) -> bool:
-    """Return whether the application of a source process did not fail.  The supervisor records its end later."""
-    of_application = (e.code for e in endings if e.application == end.query and e.time > end.ended - _TICK_S)
+    """Return whether the application of a source process did not fail.
+
+    Its end is the first one after the begin of the source process.  On a busy machine, the run may notice the end of
+    the source process after that.
+    """
+    of_application = (e.code for e in endings if e.application == end.query and e.time > end.began)
     return next(of_application, 0) == 0

@@ -105,6 +105,7 @@ def ending(code: int, at: float = 3.0, application: str = "app0") -> Ending:
         unaccounted([end(-SIGTERM, SIGTERM)], {}, []),
         unaccounted([end(255, SIGTERM)], {}, [ending(0)]),
         unaccounted([end(1)], {}, [ending(-9)]),
+        unaccounted([end(255)], {}, [ending(1, at=1.5), ending(0)]),  # of a JVM that was killed on a busy machine
     ],
 )
 def test_ends_that_are_accounted_for(accounted: list[str]) -> None:
