@@ -10,10 +10,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
+from typing import Any
 
 from integration.cluster import committed
 from integration.kafka_tools import TRANSACTIONS, run_tool
@@ -240,7 +241,7 @@ def restore_checkpoint(scene: Scene, one: Supervised, draw: random.Random) -> st
         one.application.send(SIGKILL)
         wait(scene, lambda: not one.running)
         newest = one.application.finished_batch
-        if of_copy != newest and not _has_committed_beyond(one, finished_in(copy)):
+        if of_copy != newest and not has_committed_beyond(one.application.events("committed"), finished_in(copy)):
             return f"batch {of_copy} of {newest}: not used, because the others are not committed"
         one.application.exchange_checkpoint(copy)
         one.start()
@@ -263,12 +264,9 @@ def restore_checkpoint(scene: Scene, one: Supervised, draw: random.Random) -> st
         one.held = False
 
 
-def _has_committed_beyond(one: Supervised, finished: Mapping[str, int]) -> bool:
-    return any(
-        offset > finished.get(tp, offset)
-        for event in one.application.events("committed")
-        for tp, offset in event["offsets"].items()
-    )
+def has_committed_beyond(commits: Iterable[Mapping[str, Any]], finished: Mapping[str, int]) -> bool:
+    """Return whether a query has committed more of a partition than it had finished in a copy of its checkpoint."""
+    return any(offset > finished.get(tp, offset) for event in commits for tp, offset in event["offsets"].items())
 
 
 def reset_offsets(scene: Scene, _draw: random.Random, done: Done) -> bool:

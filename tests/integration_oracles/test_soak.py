@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Iterator
@@ -10,14 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from integration.pipelines import Application, wait_for
+from integration.pipelines import Application, finished_in, wait_for
 from integration.soak.chaos import FAULTS, LETHAL, SPARK_FAULTS
-from integration.soak.faults import Done, Scene
+from integration.soak.faults import Done, Scene, has_committed_beyond
 from integration.soak.run import unexpected
 from integration.soak.spark_faults import wait_for_the_end_of
 from integration.soak.supervisor import Ending, Supervised, Supervisor
 from integration.spark_cluster import Executor, Running, SparkCluster, executors_of
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset, PartitionEntry
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.testing import LocalKafka
+from tests.tools.analysis.spark_checkpoints import write_checkpoint
 
 _JVM = "java -Xmx512m org.apache.spark.executor.CoarseGrainedExecutorBackend --executor-id 0 --app-id app-7 --cores 1"
 _DAEMON = "python -m pyspark.daemon pyspark.worker"
@@ -35,6 +39,17 @@ def test_an_executor_is_its_jvm_and_the_python_below_it_and_no_other() -> None:
         Running(11, 99, _DAEMON),  # its executor has died
     ]
     assert executors_of(processes) == [Executor(2, [3], [4, 5], "app-7"), Executor(9, [10], [], "app-8")]
+
+
+def test_a_copy_of_a_checkpoint_is_old_only_if_a_commit_shows_that(tmp_path: Path) -> None:
+    """Regression: a sink skipped batches whose numbers a copy used again, and the soak told it as a loss."""
+    offsets = {TopicPartition("soak", 0): PartitionEntry(OffsetRange(Offset(3), Offset(7)), None, None, "")}
+    document = json.dumps(BatchOffset("q", offsets).to_json())
+    write_checkpoint(tmp_path, document, finished=(0,), begun=(0, 1))
+    assert finished_in(tmp_path) == {"soak-0": 7}
+    assert finished_in(tmp_path / "empty") == {}
+    assert has_committed_beyond([{"offsets": {"soak-0": 7}}, {"offsets": {"soak-0": 8}}], {"soak-0": 7})
+    assert not has_committed_beyond([{"offsets": {"soak-0": 7, "soak-1": 9}}], {"soak-0": 7})
 
 
 @pytest.mark.parametrize("kind", SPARK_FAULTS)
